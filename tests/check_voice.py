@@ -25,7 +25,6 @@ UNREVISED: Final = frozenset(
         "zbk/actors/serve",
         "zbk/actors/upkeep",
         "zbk/auditor",
-        "zbk/bench",
         "zbk/client",
         "zbk/client/log",
         "zbk/client/write",

@@ -66,16 +66,13 @@ class RecoveredLedger(Protocol):
     @property
     def ledger_id(self) -> int:
         """The ledger's id."""
-        ...
 
     @property
     def last_add_confirmed(self) -> int:
         """The last entry; -1 is none."""
-        ...
 
     def read_batches(self, first: int, last: int) -> Iterable[Iterable[bytes]]:
         """Yield the payloads of a range of entries, in batches."""
-        ...
 
 
 class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ second, so it is read often.
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from benchmarks.slow_bookie import slow_programs
@@ -26,7 +25,6 @@ class Writer(Protocol):
     @property
     def unanswered_size(self) -> int:
         """Bytes that some live bookie has not answered."""
-        ...
 
 
 class Backlog:
@@ -45,12 +43,7 @@ class Backlog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

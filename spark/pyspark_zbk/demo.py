@@ -67,16 +67,13 @@ class Cluster(Protocol):
     @property
     def metadata_uri(self) -> str:
         """Its address."""
-        ...
 
     @property
     def bookies(self) -> list[Any]:
         """Its bookies."""
-        ...
 
     def __enter__(self) -> object:
         """Start it."""
-        ...
 
     def __exit__(
         self,
@@ -86,7 +83,6 @@ class Cluster(Protocol):
         /,
     ) -> None:
         """Stop it."""
-        ...
 
 
 class Input(Protocol):
@@ -95,11 +91,9 @@ class Input(Protocol):
     @property
     def description(self) -> str:
         """What it is, for people."""
-        ...
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
         """Return it."""
-        ...
 
 
 def tell(

@@ -23,11 +23,9 @@ class Lengths(Protocol):
 
     def last_of(self, ledger_id: int) -> int:
         """Return the last entry of a ledger that is closed; -1: it is empty."""
-        ...
 
     def length_at(self, ledger_id: int, entry_id: int) -> int:
         """Return the bytes of payload up to and with an entry; 0 for -1."""
-        ...
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ def test_somebody_elses_bookies_are_not_restarted_for_a_cold_read(
         "bench", "read", "--cold", "--metadata", cluster.metadata_uri, exit_code=2
     )
 
-    assert b"--cold goes with neither" in done.stderr
+    assert b"--cold excludes --metadata" in done.stderr
 
 
 def test_a_follower_in_another_process_has_each_entry_of_a_pd_ledger(

@@ -1,8 +1,8 @@
-"""Make a cluster's bookies as if nobody had read or written for long: nothing is in memory.
+"""Cold bookies: nothing that they stored is in memory.
 
 Each bookie is stopped and started, which empties its own caches; then its files are synced and
-dropped from the page cache. What a host keeps below a virtual machine, or a disk in itself, stays
-warm: nobody in the machine can tell.
+dropped from the page cache. The caches of a virtual machine's host, and of the disk itself, stay
+warm: no process in the machine can empty them.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from zbk.errors import InvalidOptionError
 from zbk.system.page_cache import drop_from_memory, size_in_memory
 
 WARM_SHARE_MAX: Final = 0.1
-"""Of the files' bytes: bookies that run read a little, and the kernel reads ahead."""
+"""Share of the files' bytes: running bookies read a little, and the kernel reads ahead."""
 
 
 def make_cold(cluster: LocalCluster) -> int:
-    """Restart the bookies, drop their files from memory, and return the bytes of these.
+    """Restart the bookies, drop their files from memory, and return the size of these files.
 
     Raises:
-        InvalidOptionError: files stay in memory here, as in a tmpfs.
+        InvalidOptionError: the files stay in memory, as in a tmpfs.
         BookieError: a bookie did not come up.
     """
     for bookie in cluster.bookies:
@@ -34,11 +34,13 @@ def make_cold(cluster: LocalCluster) -> int:
     size = sum(path.stat().st_size for path in paths)
     if sum(size_in_memory(str(path)) for path in paths) > size * WARM_SHARE_MAX:
         raise InvalidOptionError(
-            "cold", str(cluster.folder), "files stay in memory here: have TMPDIR on a disk"
+            "cold",
+            str(cluster.folder),
+            "files stay in memory here: set TMPDIR to a folder on a disk",
         )
     return size
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder and of those in it."""
+    """Yield the files in a folder and its subfolders."""
     return (path for path in sorted(folder.rglob("*")) if path.is_file())

@@ -1,7 +1,6 @@
-"""What a load costs: CPU, memory and disk of the client and of the bookies.
+"""The cost of a load: CPU, memory and disk of the client and of the bookies.
 
-Those of the bookies are what they tell of themselves before and after; those of the client are of
-this process.
+The bookies report theirs before and after the load; the client's cost is that of this process.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from zbk.system.process import usage
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What a load cost. Bookies: all of the cluster together, but for memory: the largest."""
+    """The cost of a load. Bookies: the whole cluster together; memory: the largest one."""
 
     client_cpu_us_per_entry: float
     bookie_cpu_us_per_entry: float
@@ -25,7 +24,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Meter:
-    """Reads what client and bookies have used."""
+    """Reads the resources that client and bookies have used."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -33,7 +32,7 @@ class Meter:
         self._infos = self._ask()
 
     def cost(self, entry_count: int) -> Cost:
-        """Return what was used since the meter was made."""
+        """Return the resources used since the meter was created."""
         mine = usage().since(self._before)
         after = self._ask()
         pairs = [(info, self._infos[key]) for key, info in after.items() if key in self._infos]
@@ -52,7 +51,7 @@ class Meter:
         )
 
     def wire_batches(self) -> int:
-        """Return how many batches the bookies have received, all together."""
+        """Return how many batches all bookies together have received."""
         return sum(
             now.add_batch_count - self._infos[key].add_batch_count
             for key, now in self._ask().items()

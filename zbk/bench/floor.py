@@ -1,9 +1,9 @@
-"""The floor: what the machine gives to the same batches with no protocol at all.
+"""The floor: the machine's speed with the same batches and no protocol at all.
 
 Three bare processes receive the batches over ZeroMQ, append each to two files, and (for PD) call
-``fdatasync`` once for all that had queued; one client sends the same ready-made batch again and
-again to all three and counts it when two have answered. No ids are checked, nothing is indexed,
-encoded, hashed or remembered. zbk's speed is told as a share of this.
+``fdatasync`` once for all batches that had queued. One client sends the same prepared batch again
+and again to all three, and counts it when two have answered. Nothing is checked, indexed, encoded,
+hashed or kept in memory. zbk's speed is given as a share of the floor.
 
 ``python -m zbk.bench.floor FOLDER pd|vd`` is one such process; it prints its endpoint.
 """
@@ -32,7 +32,7 @@ JOURNAL_SIZE: Final = 64 * 1024 * 1024
 
 
 class FloorResult(msgspec.Struct, frozen=True):
-    """What the floor did. Rates a second."""
+    """Figures of the floor. Rates are per second."""
 
     entry_count: int
     entry_size: int  # bytes of payload
@@ -46,12 +46,12 @@ class FloorResult(msgspec.Struct, frozen=True):
 
 
 def serve(folder: str, *, is_synced: bool) -> None:
-    """Run one bare process until it is told to stop."""
+    """Run one bare process until it receives ``STOP``."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
     journal = os.open(path / "journal", flags)
-    os.posix_fallocate(journal, 0, JOURNAL_SIZE)  # as a journal segment is
+    os.posix_fallocate(journal, 0, JOURNAL_SIZE)  # like a journal segment
     log = os.open(path / "entrylog", flags)
     context = zmq.Context()
     socket = context.socket(zmq.ROUTER)
@@ -91,9 +91,9 @@ def run(
     window_size: int,
     is_synced: bool,
 ) -> FloorResult:
-    """Start the three processes, send the batches, stop them. Sizes in bytes.
+    """Start the three processes, send the batches, stop them. Sizes are in bytes.
 
-    ``stored_entry_size`` is what an entry takes in a batch, header and digest included.
+    ``stored_entry_size`` is the size of an entry in a batch, header and digest included.
     """
     mode = "pd" if is_synced else "vd"
     servers = [

@@ -1,4 +1,4 @@
-"""How long one fsync takes here: what a lone PD append is compared with."""
+"""The time of one fsync on this machine, to compare a lone PD append with."""
 
 import os
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""How often each latency came: a histogram whose size does not grow with what it counts.
+"""A histogram of latencies whose size does not grow with their number.
 
-Buckets are log-linear: 64 to each power of two, so that a bucket is at most 1/64 wider than what
-is in it, whatever its size. A percentile is the upper bound of the bucket that it falls into: at
-most 1.6 % too high, never too low. The largest latency is kept as it was.
+Buckets are log-linear: 64 for each power of two, so the bounds of a bucket differ by at most 1/64.
+A percentile is the upper bound of its bucket: at most 1.6 % too high, never too low. The largest
+latency is kept exactly.
 
 One thread records; any thread may take a snapshot meanwhile.
 
@@ -17,10 +17,10 @@ from typing import Final, Self
 from zbk.bench.percentiles import Percentiles
 
 SUB_BITS: Final = 6
-"""A power of two of latencies has so many, as a power of two, buckets."""
+"""Each power of two of latencies has ``2**SUB_BITS`` buckets."""
 
 NS_PER_S: Final = 1_000_000_000
-LATENCY_NS_MAX: Final = 2**42 - 1  # over an hour; what is longer counts as so long
+LATENCY_NS_MAX: Final = 2**42 - 1  # over an hour; longer ones count as this
 Bucket = tuple[float, int]  # upper bound in milliseconds, count
 
 
@@ -44,21 +44,21 @@ class Histogram:
         return type(self)(self._counts, self._max_ns)
 
     def since(self, earlier: Self) -> Self:
-        """Return what was counted between ``earlier`` and this; its largest is a bucket's bound."""
+        """Return the counts since ``earlier``; their largest latency is the bound of a bucket."""
         pairs = zip(self._counts, earlier._counts, strict=True)
         grown = [now - then for now, then in pairs]
         last = max((index for index, count in enumerate(grown) if count), default=0)
         return type(self)(grown, min(self._max_ns, _upper_ns(last)))
 
     def plus(self, other: Self) -> Self:
-        """Return what both have counted together."""
+        """Return the sum of both histograms."""
         pairs = zip(self._counts, other._counts, strict=True)
         whole = [one + more for one, more in pairs]
         return type(self)(whole, max(self._max_ns, other._max_ns))
 
     @classmethod
     def of(cls, buckets: Iterable[Bucket], max_ms: float) -> Self:
-        """Return the histogram that has these buckets.
+        """Return the histogram with these buckets.
 
         >>> one = Histogram()
         >>> one.record(0.25)
@@ -71,13 +71,13 @@ class Histogram:
         return made
 
     def buckets(self) -> list[Bucket]:
-        """Return those that are not empty, the smallest first."""
+        """Return the buckets that are not empty, the smallest first."""
         return [
             (_upper_ns(index) / 1e6, count) for index, count in enumerate(self._counts) if count
         ]
 
     def percentiles(self) -> Percentiles:
-        """Return the percentiles; zeros if nothing was counted."""
+        """Return the percentiles; zeros if there are no counts."""
         count = sum(self._counts)
         return Percentiles(
             count=count,

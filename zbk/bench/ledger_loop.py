@@ -1,11 +1,11 @@
-"""One writer of a load: it appends to a ledger as fast as it goes, or as it is due.
+"""One writer of a load: it appends to a ledger as fast as possible, or at due times.
 
-The loop does next to nothing for an entry; what it has done is read from outside: how many are
-acknowledged is asked of the ledger, latencies are counted by whoever answers the append.
+The loop does almost nothing per entry. Other threads read its progress: the number of acknowledged
+entries comes from the ledger's writer, and the answer of an append counts its latency.
 
-Threads: ``run`` has a thread of its own; the writer's actor counts latencies (with ``Api.SYNC``,
-``run``); any thread may read ``acked_count``, ``unanswered_size`` and snapshots of ``latencies``.
-Where a number of appends is kept outstanding there is no thread: each answer appends the next one.
+Threads: ``_run`` has its own thread; the writer's actor counts latencies (with ``Api.SYNC``, the
+loop does); any thread may read ``acked_count``, ``unanswered_size`` and snapshots of ``latencies``.
+If a number of appends is kept outstanding there is no thread: each answer appends the next entry.
 """
 
 import os
@@ -26,10 +26,10 @@ from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
 
 SAMPLE_EVERY: Final = 64
-"""Of single asynchronous appends, every so many is timed: timing each would be the load."""
+"""One in so many asynchronous appends is timed: timing each would be the load."""
 
 OPEN_WINDOW: Final = 100_000
-"""Calls that may be unanswered in an open loop. The client's limit in bytes comes first, mostly."""
+"""Calls that may be unanswered in an open loop; the client's limit in bytes usually comes first."""
 
 TIMEOUT_S: Final = 300.0
 
@@ -61,7 +61,7 @@ class LedgerLoop:
     # ------------------------------------------------------------------ the thread that measures
 
     def start(self, pace: Pace) -> None:
-        """Begin to write."""
+        """Start to write."""
         if self._load.outstanding:
             self._outstanding_count = self._load.outstanding
             for _ in range(self._load.outstanding):
@@ -71,7 +71,7 @@ class LedgerLoop:
         self._thread.start()
 
     def join(self) -> None:
-        """Return when it has ended; every wait of it has a time-out of ``TIMEOUT_S``."""
+        """Wait for the end of the loop; each of its own waits ends after ``TIMEOUT_S``."""
         if self._thread is not None:
             self._thread.join()
         elif self._outstanding_count and not self._has_ended.wait(TIMEOUT_S):
@@ -92,18 +92,18 @@ class LedgerLoop:
 
     @property
     def ledger_id(self) -> int:
-        """The ledger that it writes now."""
+        """The ledger that the loop writes now."""
         return self._writer.ledger_id
 
     @property
     def acked_count(self) -> int:
-        """How many entries of the load are acknowledged."""
-        writer, offset = self._place  # both at once: another thread may put others there
+        """The number of acknowledged entries of the load."""
+        writer, offset = self._place  # both at once: another thread may replace them
         return writer.last_add_acknowledged + offset
 
     @property
     def unanswered_size(self) -> int:
-        """Bytes that the client holds since some live bookie has not answered them."""
+        """Bytes that the client holds because some live bookie has not answered them."""
         return self._writer.unanswered_size
 
     @property
@@ -148,7 +148,7 @@ class LedgerLoop:
             self._count(count)
 
     def _append_async(self, pace: Pace) -> None:
-        # the same bytes on their way as in batches
+        # as many bytes in flight as in batches
         window = self._window_max(self._load.batch_count)
         unanswered, payload = self._unanswered, self._payload
         run_count = 1 if self._load.rate else SAMPLE_EVERY
@@ -168,7 +168,7 @@ class LedgerLoop:
             self._count(count)
 
     def _append_next(self, pace: Pace) -> None:
-        """Append one entry, if there is one left; the answer appends the next one."""
+        """Append the next entry if one is left; its answer appends the one after it."""
         with self._lock:
             at_s = pace.begin(self.sent_count) if self._next_count(1) else None
             if at_s is None or self.failure is not None:
@@ -215,9 +215,9 @@ class LedgerLoop:
         return OPEN_WINDOW if self._load.rate else self._load.window * factor
 
     def _next_count(self, count: int) -> int:
-        """Return how many entries, at most ``count``, are to go next into the ledger; 0: no more.
+        """Return how many entries, at most ``count``, to append next; 0: the load is done.
 
-        That ledger is a new one if the former has as many as it may.
+        Replaces the ledger by a new one if it has as many entries as it may.
         """
         roll_count = self._load.roll_entry_count
         if not self._load.seconds:
@@ -236,7 +236,7 @@ class LedgerLoop:
         return lambda _future: record(monotonic_s() - at_s)
 
     def _make_room(self, window: int) -> None:
-        """Wait until fewer calls are unanswered, and let go of those that are answered."""
+        """Wait until fewer calls are unanswered, and drop the answered ones."""
         unanswered = self._unanswered
         while unanswered and (len(unanswered) >= window or unanswered[0].done()):
             unanswered.popleft().result(TIMEOUT_S)
@@ -246,7 +246,7 @@ class LedgerLoop:
             self._unanswered.popleft().result(TIMEOUT_S)
 
     def _roll(self) -> None:
-        """Go on in a new ledger, and delete the one before."""
+        """Continue in a new ledger, and delete the old one."""
         self._settle()
         former = self._writer
         self._place = (create_ledger(self._client, self._load), self.sent_count + 1)

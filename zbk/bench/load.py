@@ -1,4 +1,4 @@
-"""What a benchmark writes: the load, and its ledgers."""
+"""The load of a benchmark that writes, and its ledgers."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from zbk.protocol.entry.words import LedgerType
 
 
 class Api(StrEnum):
-    """Which call of the writer is measured."""
+    """The call of the writer that is measured."""
 
     MANY = "many"
     ASYNC = "async"
@@ -18,21 +18,21 @@ class Api(StrEnum):
 
 
 class WriteLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write. Counts and rate are of all ledgers together."""
+    """The entries to write. Counts and rate are totals of all ledgers."""
 
     entry_size: int = 100  # bytes of payload
     entry_count: int = 1_000_000
-    seconds: float = 0.0  # how long, whatever ``entry_count`` says; 0: until all are written
+    seconds: float = 0.0  # time to write, instead of ``entry_count``; 0: until all are written
     ledger_type: LedgerType = LedgerType.PD_JOURNAL
     api: Api = Api.MANY
     batch_count: int = 1_000  # entries in one ``append_many``
     window: int = 64  # calls that may be unanswered
     outstanding: int = 0  # appends kept unanswered in each ledger; 0: ``window`` counts
-    rate: float = 0.0  # entries a second that are offered; 0: as fast as it goes
-    ledger_count: int = 1  # written at once, by a thread each, or by answers (``outstanding``)
-    idle_ledger_count: int = 0  # open besides
-    neighbor_type: LedgerType | None = None  # of a ledger that gets one entry after another besides
-    roll_entry_count: int = 0  # entries after which a writer goes on in a new ledger; 0: never
+    rate: float = 0.0  # offered entries a second; 0: as fast as possible
+    ledger_count: int = 1  # written at once, each by a thread, or by answers (``outstanding``)
+    idle_ledger_count: int = 0  # other open ledgers
+    neighbor_type: LedgerType | None = None  # of a ledger that gets single entries meanwhile
+    roll_entry_count: int = 0  # entries after which a writer continues in a new ledger; 0: never
     ensemble_size: int = 3
     write_quorum_size: int = 3
     ack_quorum_size: int = 2

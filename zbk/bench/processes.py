@@ -1,4 +1,4 @@
-"""A load from several client processes at once, each with a client and ledgers of its own."""
+"""A load from several client processes at once, each with its own client and ledgers."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,14 +17,14 @@ from zbk.errors import UnavailableError
 
 OPEN_TIMEOUT_S: Final = 60.0
 WRITE_TIMEOUT_S: Final = 300.0
-"""Beside the time that the load says."""
+"""Added to the time of the load."""
 
 
 def run_processes(client: Client, load: WriteLoad, process_count: int) -> WriteResult:
     """Write a share of ``load`` in each process; return the figures of all together.
 
-    Counts and rate of the load are of all processes together; each has ``load.ledger_count``
-    ledgers. ``client`` only asks the bookies what they have used.
+    Counts and rate of the load are totals of all processes; each process has ``load.ledger_count``
+    ledgers. ``client`` only reads the resources that the bookies have used.
 
     Raises:
         UnavailableError: a process failed.

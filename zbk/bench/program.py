@@ -1,10 +1,10 @@
-"""A part of a measurement that needs a process of its own: started, heard, told, killed.
+"""A part of a measurement that runs as its own process.
 
-A *program* is a module below ``zbk.bench`` that runs with ``python -m``. It tells JSON objects, one
-a line, on its standard output, and hears lines on its standard input, which ends when we are gone.
-What it says on standard error goes to ours.
+A *program* is a module that runs with ``python -m``. It writes JSON objects, one per line, to its
+standard output, and reads lines from its standard input, which ends with this process. Its standard
+error is that of this process.
 
-Runs in the thread that calls; nothing is read ahead of what was asked for.
+Runs in the calling thread; nothing is read ahead.
 """
 
 import os
@@ -12,7 +12,6 @@ import select
 import subprocess
 import sys
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import msgspec
@@ -27,7 +26,7 @@ MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 
 
 class Program:
-    """One such process. As a context manager it is gone afterwards, killed if need be."""
+    """One such process; a context manager that kills it at the end."""
 
     def __init__(self, module: str, arguments: Sequence[str]) -> None:
         self.name = module.rpartition(".")[2]
@@ -41,20 +40,15 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def hear(self, kind: type[MessageT], timeout_s: float) -> MessageT:
-        """Return the next object that it tells, which must be of this kind.
+        """Return the next object that the program writes, which must be of this kind.
 
         Raises:
-            UnavailableError: it has ended.
-            RequestTimeoutError: it told nothing within ``timeout_s``.
+            UnavailableError: the program has ended.
+            RequestTimeoutError: it wrote nothing within ``timeout_s``.
         """
         deadline_s = monotonic_s() + timeout_s
         while b"\n" not in self._heard:
@@ -63,10 +57,10 @@ class Program:
         return msgspec.json.decode(line, type=kind)
 
     def tell(self, line: str) -> None:
-        """Send it a line.
+        """Send a line to the program.
 
         Raises:
-            UnavailableError: it has ended.
+            UnavailableError: the program has ended.
         """
         assert self._process.stdin is not None, "its standard input is a pipe"
         try:
@@ -76,7 +70,7 @@ class Program:
             raise self._ended() from None
 
     def kill(self) -> None:
-        """End it with SIGKILL; return when it is gone. Twice is fine."""
+        """Stop the program with SIGKILL and wait for its end. Twice is fine."""
         self._process.kill()
         self._process.wait(END_TIMEOUT_S)
         for pipe in (self._process.stdin, self._process.stdout):

@@ -1,4 +1,4 @@
-"""Reading a ledger from end to end, measured from the application's side."""
+"""A load that reads a ledger from end to end, measured in the application."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from zbk.system.clock import monotonic_s
 
 
 class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of reading a ledger from end to end."""
+    """Figures of reading a ledger from end to end."""
 
     ledger_id: int
     entry_size: int

@@ -1,7 +1,7 @@
-"""How a load goes, a sample a second, from a thread that only reads counters.
+"""The progress of a load: one sample a second, from a thread that only reads counters.
 
-Rates and percentiles are of the second that a sample ends. What the bookies used they tell when
-they are asked, once a sample; one that is not there is left out.
+Rates and percentiles are those of the second before the sample. Each sample asks the bookies for
+the resources that they have used; a bookie that does not answer is left out.
 """
 
 import threading
@@ -22,7 +22,7 @@ SAMPLE_INTERVAL_S: Final = 1.0
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """How a load stood at one moment, and what it did since the sample before."""
+    """The progress of a load at one moment, and its rates since the sample before."""
 
     at_s: float  # since the load began
     entry_count: int  # acknowledged so far
@@ -37,21 +37,19 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sampled(Protocol):
-    """What a sample looks at: one writer."""
+    """The part of a writer that a sample reads."""
 
     @property
     def acked_count(self) -> int:
         """Entries that are acknowledged."""
-        ...
 
     @property
     def latencies(self) -> Histogram:
         """All latencies so far."""
-        ...
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """The counters at one moment. CPU in milliseconds."""
+    """The counters at one moment. CPU is in milliseconds."""
 
     at_s: float
     entry_count: int
@@ -63,7 +61,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sample_between(then: Reading, now: Reading, *, started_s: float, entry_size: int) -> Sample:
-    """Return the sample that two readings make. ``entry_size``: bytes of payload."""
+    """Return the sample between two readings. ``entry_size``: bytes of payload."""
     seconds = now.at_s - then.at_s
     count = now.entry_count - then.entry_count
     latency = now.latencies.since(then.latencies).percentiles()
@@ -87,10 +85,7 @@ def sample_between(then: Reading, now: Reading, *, started_s: float, entry_size:
 
 
 class Sampler:
-    """Tells samples of some writers, from a thread of its own while the ``with`` block runs.
-
-    The thread runs only where there is somebody to tell, or a backlog to watch.
-    """
+    """Passes samples of some writers to ``on_sample``, from its own thread, during the block."""
 
     def __init__(
         self,
@@ -122,7 +117,7 @@ class Sampler:
     ) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()  # it waits for no more than the answers of bookies
+            self._thread.join()  # waits at most for answers of bookies
         if self._failure is not None and exception is None:
             raise self._failure
 
@@ -148,7 +143,7 @@ class Sampler:
         for bookie_id in bookie_ids:
             try:
                 info = self._client.bookie_info(bookie_id)
-            except ZbkError:  # the load tells what becomes of it without this bookie
+            except ZbkError:  # the load shows the effect of a missing bookie
                 continue
             bookie_cpu_ms[bookie_id] = info.cpu_ms
             bookie_rss_size_max = max(bookie_rss_size_max, info.rss_size)

@@ -1,4 +1,4 @@
-"""Appending to a VD ledger and syncing it, in turn, measured from the application's side."""
+"""A load that appends to a VD ledger and syncs it, in turn, measured in the application."""
 
 import os
 from typing import Final
@@ -14,7 +14,7 @@ TIMEOUT_S: Final = 300.0
 
 
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of syncing a VD ledger again and again."""
+    """Figures of syncing a VD ledger repeatedly."""
 
     entry_size: int
     sync_count: int

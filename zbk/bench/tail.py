@@ -1,17 +1,16 @@
-"""How soon a reader that follows a ledger, or many, has an entry.
+"""The delay of a reader that follows one ledger or many.
 
-One client appends at a steady rate, to its ledgers in turn; a program of its own
-(``zbk.bench.tail_reader``), which is another client, follows all of them in one thread. A *delay*
-runs from the moment at which the writer knows that its LAC covers an entry until the application
-that follows has the entry in its hands. Bookies learn of a LAC from the writer's next add, or from
-the writer itself when there is none, so with few entries a second in a ledger the delay is that of
-the explicit LAC (``explicit_lac_ms``).
+One client appends at a steady rate, to its ledgers in turn. A program (``zbk.bench.tail_reader``),
+which is another client, follows all of them in one thread. A *delay* runs from the moment at which
+the writer knows that its LAC covers an entry until the following application has the entry. Bookies
+learn a LAC from the writer's next add, or, if there is none, from an explicit LAC. With few entries
+a second in a ledger the delay is therefore that of the explicit LAC (``explicit_lac_ms``).
 
-A follower may well have an entry before the writer has heard that it is acknowledged: bookies know
-first. Such a delay counts as 0, and how many there were is told.
+The reader may have an entry before the writer receives its acknowledgement: bookies know it first.
+Such a delay counts as 0, and the result has their number.
 
-On a PD ledger the LAC covers an entry when its append is answered. On a VD ledger it does when a
-sync is, so here a sync follows an append as soon as the one before it is done.
+On a PD ledger the LAC covers an entry when its append is answered, on a VD ledger when a sync is.
+Here a sync follows an append as soon as the sync before it is done.
 """
 
 import threading
@@ -39,7 +38,7 @@ SEEN_TIMEOUT_S: Final = 90.0  # more than a reader waits for an entry
 
 
 class TailLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What to append, and how fast."""
+    """The entries to append, and their rate."""
 
     entry_size: int = 100  # bytes of payload
     entry_count: int = 10_000
@@ -49,7 +48,7 @@ class TailLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TailResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """Figures of the load."""
 
     load: TailLoad
     seconds: float  # of appending
@@ -59,30 +58,30 @@ class TailResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Acknowledged:
-    """When the writer knew that the LAC covers each entry, by its id. Its thread tells."""
+    """The times at which the writer knew that its LAC covers each entry, by entry id."""
 
     def __init__(self, clock_s: Callable[[], float] = monotonic_s) -> None:
         self._clock_s = clock_s
         self.at_s: array[float] = array("d")
 
     def up_to(self, lac: int) -> None:
-        """Note that the LAC is known; a lower one than before is no news."""
+        """Record that the writer knows this LAC; a lower one than before is ignored."""
         new_count = lac + 1 - len(self.at_s)
         if new_count > 0:
             self.at_s.extend([self._clock_s()] * new_count)
 
     def by(self, answer: "Future[int]") -> None:
-        """Hear of the answer to an append of a PD ledger, or to a sync."""
+        """Record the answer to an append of a PD ledger, or to a sync."""
         if answer.exception() is None:
             self.up_to(answer.result())
 
 
 def run_tail(client: Client, load: TailLoad) -> TailResult:
-    """Append to a new ledger, have it followed, and return the delays.
+    """Append to new ledgers, have them followed, and return the delays.
 
     Raises:
-        NoSuchEntryError: the follower was not given an entry.
-        ZbkError: the cluster could not do it.
+        NoSuchEntryError: the reader missed an entry.
+        ZbkError: the cluster failed.
     """
     writers = client.create_ledgers(
         load.ledger_count, ledger_type=load.ledger_type, custom_metadata={"purpose": b"bench"}
@@ -117,7 +116,7 @@ def run_tail(client: Client, load: TailLoad) -> TailResult:
 
 
 def delays(acknowledged_s: Sequence[float], seen_s: Sequence[float]) -> tuple[list[float], int]:
-    """Return the delay of each entry in seconds, and how many were seen before they were known.
+    """Return the delays in seconds, and the number of entries read before their acknowledgement.
 
     >>> delays([1.0, 2.0], [1.5, 1.75])
     ([0.5, 0.0], 1)
@@ -129,7 +128,7 @@ def delays(acknowledged_s: Sequence[float], seen_s: Sequence[float]) -> tuple[li
 
 
 class Lane:
-    """One ledger that is written: its writer, what it has acknowledged, and what is under way."""
+    """One ledger that is written: its writer, its acknowledgements, and its last calls."""
 
     def __init__(self, writer: LedgerWriter) -> None:
         self.writer = writer
@@ -138,7 +137,7 @@ class Lane:
         self.sync: Future[int] | None = None
 
     def append(self, payload: bytes, *, is_synced: bool) -> None:
-        """Append one entry; with ``is_synced`` a sync follows unless one is under way."""
+        """Append one entry; with ``is_synced`` a sync follows unless one is running."""
         self.last = self.writer.append_async(payload)
         if not is_synced:
             self.last.add_done_callback(self.acknowledged.by)
@@ -146,7 +145,7 @@ class Lane:
             self._sync()
 
     def finish(self, *, is_synced: bool) -> None:
-        """Wait until everything that was appended is acknowledged."""
+        """Wait until all entries are acknowledged."""
         if self.last is None:
             return
         _wait(self.last, self.writer.ledger_id)
@@ -160,7 +159,7 @@ class Lane:
 
 
 def _begin(lanes: Sequence[Lane], load: TailLoad) -> None:
-    """Append one entry to each ledger: connections are made, files are open."""
+    """Append one entry to each ledger, to open connections and files."""
     is_synced = level_of(load.ledger_type).has_sync_cursor
     for lane in lanes:
         lane.append(bytes(load.entry_size), is_synced=is_synced)
@@ -169,7 +168,7 @@ def _begin(lanes: Sequence[Lane], load: TailLoad) -> None:
 
 
 def _append(lanes: Sequence[Lane], load: TailLoad) -> None:
-    """Append at the rate: each entry is due at a time that no other entry can put off."""
+    """Append at the rate: the due time of an entry does not depend on other entries."""
     payload = bytes(load.entry_size)
     is_synced = level_of(load.ledger_type).has_sync_cursor
     pause = threading.Event()
@@ -191,12 +190,12 @@ def _wait(answer: "Future[int]", ledger_id: int) -> None:
 
 
 def _seen(reader: Program) -> "dict[int, array[float]]":
-    """Return when the reader had each entry, by ledger."""
+    """Return the times at which the reader had each entry, by ledger."""
     seen_s: dict[int, array[float]] = {}
     while True:
         told = reader.hear(EntriesSeen, SEEN_TIMEOUT_S)
         its_seen_s = seen_s.setdefault(told.ledger_id, array("d"))
-        assert told.first_entry_id == len(its_seen_s), "they are told in order"
+        assert told.first_entry_id == len(its_seen_s), "they arrive in order"
         its_seen_s.extend(told.seen_s)
         if told.is_last:
             return seen_s

@@ -1,11 +1,11 @@
-"""A reader that follows ledgers in a process of its own, and says when it had each entry.
+"""Program of a reader that follows ledgers and reports when it had each entry.
 
-``python -m zbk.bench.tail_reader URI LEDGER_ID...`` tells ``TailStarted`` when it has the first
-entry of each ledger, which is there before. When all ledgers are closed it tells ``EntriesSeen``
-again and again, in order, until that is all: nothing is told while there is something to measure.
-One ledger is followed by a tail, several by a group of tails, in one thread.
+``python -m zbk.bench.tail_reader URI LEDGER_ID...`` writes ``TailStarted`` when it has the first
+entry of each ledger, which exists before. When all ledgers are closed it writes ``EntriesSeen``,
+once for each part, in order: nothing is written during the measurement. A tail follows one ledger,
+a group of tails follows several, in one thread.
 
-Source of the times: CLOCK_MONOTONIC, which all processes of a machine share.
+The times are those of CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 import sys
@@ -23,7 +23,7 @@ from zbk.system.clock import monotonic_s
 
 CHUNK_COUNT: Final = 1_024  # entries in one ``EntriesSeen``
 SILENCE_TIMEOUT_S: Final = 60.0
-"""How long no entry may come: the writer is gone then."""
+"""Time without an entry after which the writer counts as gone."""
 
 
 class TailStarted(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class TailStarted(msgspec.Struct, frozen=True):
 
 
 class EntriesSeen(msgspec.Struct, frozen=True):
-    """When the application had entries of a ledger, one after another."""
+    """The times at which the application had consecutive entries of a ledger."""
 
     ledger_id: int
     first_entry_id: int
@@ -40,7 +40,7 @@ class EntriesSeen(msgspec.Struct, frozen=True):
 
 
 def follow(uri: str, ledger_ids: Sequence[int]) -> None:
-    """Follow the ledgers to their end, and tell."""
+    """Follow the ledgers to their end, and report."""
     with connect(uri) as client:
         is_one = len(ledger_ids) == 1
         entries = _of_one(client, ledger_ids[0]) if is_one else _of_many(client, ledger_ids)
@@ -54,10 +54,10 @@ def follow(uri: str, ledger_ids: Sequence[int]) -> None:
 
 
 def see(entries: Iterator[Entry], ledger_count: int) -> "dict[int, array[float]]":
-    """Return when each entry came, by ledger and id; tell when there is one of each ledger.
+    """Return when each entry came, by ledger and id; report when each ledger has one.
 
     Raises:
-        NoSuchEntryError: one was left out.
+        NoSuchEntryError: an entry was skipped.
     """
     seen_s: dict[int, array[float]] = {}
     for entry in entries:

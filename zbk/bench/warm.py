@@ -1,7 +1,7 @@
-"""Touch the memory that a load will fill as page cache, so that zbk and the floor find it alike.
+"""Warm memory for the page cache that a load will fill, equal for zbk and for the floor.
 
-In a virtual machine memory that was given back to the host costs several times more when it is
-written the next time; whoever runs second would find it warm, and win.
+In a virtual machine, memory that was returned to the host costs several times more at its next
+write; the second of two loads would find it warm, and win.
 """
 
 import os

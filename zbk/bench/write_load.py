@@ -1,11 +1,11 @@
-"""Writing ledgers, measured from the application's side.
+"""A load that writes ledgers, measured in the application.
 
-Latency is from the call to the answer, or from when the call was due (``zbk.bench.pace``), with
-what it waited in queues: a larger window makes throughput and latency larger. It is measured once
-a call: of ``append_many`` that is once a batch, of ``append_async`` once for so many entries.
+Latency runs from the call, or from its due time (``zbk.bench.pace``), to the answer, and includes
+the time in queues: a larger window raises both throughput and latency. It is measured once per
+call: for ``append_many`` once per batch, for ``append_async`` once for several entries.
 
-The calling thread starts a thread for each ledger that is written (``zbk.bench.ledger_loop``) and
-waits for them; while it does, a sampler tells how it goes (``zbk.bench.samples``).
+The calling thread starts a thread for each ledger (``zbk.bench.ledger_loop``) and waits for them;
+meanwhile a sampler reads their progress (``zbk.bench.samples``).
 """
 
 import threading
@@ -30,11 +30,11 @@ from zbk.system.clock import monotonic_s
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a write load."""
+    """Figures of a write load."""
 
     load: WriteLoad
-    entry_count: int  # written: where the load has a time, it has no count
-    ledger_id: int  # of the first writer, the last that it wrote
+    entry_count: int  # written; a load with a time has no count
+    ledger_id: int  # the last ledger of the first writer
     seconds: float
     entries_per_s: float
     payload_mb_per_s: float
@@ -43,7 +43,7 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     entries_per_wire_batch: float
     ledger_entries_per_s_min: float  # of the slowest ledger
     ledger_entries_per_s_max: float
-    neighbor_latency: Percentiles | None  # of the appends beside the load, where there were any
+    neighbor_latency: Percentiles | None  # of the appends beside the load, if any
     histogram: list[Bucket]
 
 
@@ -54,13 +54,13 @@ def run_write(
     on_sample: Callable[[Sample], None] | None = None,
     before_start: Callable[[Sequence[LedgerLoop]], None] = lambda _loops: None,
 ) -> WriteResult:
-    """Write as ``load`` says, close the ledgers, and return the figures.
+    """Write a load, close the ledgers, and return the figures.
 
     ``on_sample`` is called once a second, in its own thread; ``before_start`` with the loops of the
     open ledgers, before the first entry that counts.
 
     Raises:
-        ZbkError: a writer could not go on; what is left of the load is not written.
+        ZbkError: a writer failed; the rest of the load is not written.
     """
     stop = threading.Event()
     with _idle_ledgers(client, load), ExitStack() as exits:
@@ -102,7 +102,7 @@ def run_write(
 def _write(
     loops: list[LedgerLoop], load: WriteLoad, started_s: float, stop: threading.Event
 ) -> None:
-    """Run the loops to their end; raise what made one of them fail."""
+    """Run the loops to their end; raise the failure of one of them."""
     rate = load.rate / len(loops)
     try:
         for index, loop in enumerate(loops):
@@ -127,7 +127,7 @@ def _write(
 
 
 class _Neighbor:
-    """Appends one entry after another to a ledger that is not the load's, until ``end``."""
+    """Appends single entries to a ledger beside the load, until ``end``."""
 
     def __init__(self, client: Client, load: WriteLoad, ledger_type: LedgerType) -> None:
         lone = msgspec.structs.replace(
@@ -152,7 +152,7 @@ class _Neighbor:
         self._loop.__exit__(exception_type, exception, traceback)
 
     def end(self) -> None:
-        """Return when the append under way has ended.
+        """Stop after the current append.
 
         Raises:
             ZbkError: one of the appends failed.
@@ -164,7 +164,7 @@ class _Neighbor:
 
 
 def _neighbor(client: Client, load: WriteLoad) -> AbstractContextManager[_Neighbor | None]:
-    """Return the neighbor that the load asks for, if any."""
+    """Return the neighbor of the load, if it has one."""
     if load.neighbor_type is None:
         return nullcontext()
     return _Neighbor(client, load, load.neighbor_type)
@@ -172,7 +172,7 @@ def _neighbor(client: Client, load: WriteLoad) -> AbstractContextManager[_Neighb
 
 @contextmanager
 def _idle_ledgers(client: Client, load: WriteLoad) -> Iterator[None]:
-    """Open other ledgers, with an entry each, that nobody writes."""
+    """Open other ledgers, with one entry each."""
     with ExitStack() as exits:
         for _ in range(load.idle_ledger_count):
             writer = exits.enter_context(create_ledger(client, load))

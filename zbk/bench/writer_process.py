@@ -1,7 +1,7 @@
-"""One of several client processes that write at the same time.
+"""Program of one of several client processes that write at the same time.
 
-``python -m zbk.bench.writer_process URI`` hears a ``Job``, opens its ledgers and tells
-``LedgersOpen``. When it hears a line it writes, and tells ``Written``.
+``python -m zbk.bench.writer_process URI`` reads a ``Job``, opens its ledgers and prints
+``LedgersOpen``. After the next line it writes the load and prints ``Written``.
 """
 
 import sys
@@ -18,18 +18,18 @@ from zbk.system.clock import monotonic_s
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What this process writes."""
+    """The load of this process."""
 
     load: WriteLoad
     config: ClientConfig
 
 
 class LedgersOpen(msgspec.Struct, frozen=True):
-    """It waits for the others."""
+    """The process waits for the others."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What came of it; ``error`` says why there is nothing."""
+    """The result; ``error`` says why there is none."""
 
     started_s: float = 0.0  # of the clock that all processes share
     result: WriteResult | None = None
@@ -37,7 +37,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def run(uri: str, job: Job) -> Written:
-    """Write as the job says, once a line is heard."""
+    """Write the load of the job after the next line."""
     started_s = 0.0
 
     def wait_for_others(_loops: object) -> None:

@@ -13,7 +13,6 @@ class CopyGauge(Protocol):
 
     def copied(self, entry_count: int, size: int) -> None:
         """Add entries and bytes that were copied."""
-        ...
 
 
 class _Silent:

@@ -29,11 +29,9 @@ class Display(Protocol):
 
     def start(self) -> None:
         """Show it."""
-        ...
 
     def stop(self) -> None:
         """Remove it from the terminal."""
-        ...
 
 
 _shown: list[Display] = []

@@ -16,11 +16,9 @@ class DemoInput(Protocol):
     @property
     def description(self) -> str:
         """What it is, for people."""
-        ...
 
     def payloads(self) -> Iterator[bytes]:
         """Yield the payloads, in order."""
-        ...
 
 
 class FileInput:

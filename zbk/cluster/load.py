@@ -37,7 +37,6 @@ class Source(Protocol):
 
     def read1(self, size: int = -1, /) -> bytes:
         """Return up to ``size`` bytes as soon as there are any; none at the end."""
-        ...
 
 
 class Appender(Protocol):
@@ -47,7 +46,6 @@ class Appender(Protocol):
         self, payloads: Iterable[bytes], *, timeout: float | None = None
     ) -> "Future[range]":
         """Append a batch; block while too much waits."""
-        ...
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):

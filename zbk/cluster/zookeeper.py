@@ -24,7 +24,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from zbk.cluster.java import find_java, zookeeper_class_path
@@ -185,12 +184,7 @@ class LocalZooKeeper:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # -------------------------------------------------------------- what runs

@@ -52,38 +52,30 @@ class File(Protocol):
     @property
     def path(self) -> str:
         """Where it was opened."""
-        ...
 
     def pread(self, size: int, offset: int) -> bytes:
         """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
-        ...
 
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
         """Write all the buffers in a row at ``offset``; return their size. Never short.
 
         When it fails, any part of them may be there.
         """
-        ...
 
     def sync(self) -> None:
         """Return once all bytes written before this call are on stable storage (fdatasync)."""
-        ...
 
     def allocate(self, size: int) -> None:
         """Make the file at least ``size`` bytes long, blocks reserved, new bytes zero."""
-        ...
 
     def truncate(self, size: int) -> None:
         """Make the file exactly ``size`` bytes long."""
-        ...
 
     def size(self) -> int:
         """Return the file's length."""
-        ...
 
     def close(self) -> None:
         """Give the handle back. Twice is fine."""
-        ...
 
 
 class Disk(Protocol):
@@ -91,11 +83,9 @@ class Disk(Protocol):
 
     def sync(self) -> None:
         """Return once all bytes written before this call are on stable storage."""
-        ...
 
     def close(self) -> None:
         """Give the handle back. Twice is fine."""
-        ...
 
 
 class FileSystem(Protocol):
@@ -103,54 +93,42 @@ class FileSystem(Protocol):
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
         """Open a file; ``create`` makes a new, empty one and fails if the name is taken."""
-        ...
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory has this name."""
-        ...
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
-        ...
 
     def make_dirs(self, path: str) -> None:
         """Make a directory and its parents; fine if it is there. Durable when this returns."""
-        ...
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, replacing what had it. Durable after ``sync_dir``."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a file. Durable after ``sync_dir``."""
-        ...
 
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory. Durable after ``sync_dir`` of its parent."""
-        ...
 
     def sync_dir(self, path: str) -> None:
         """Return once creations, renames and removals in this directory are durable."""
-        ...
 
     def open_disk(self, path: str) -> Disk | None:
         """Return what syncs all files of the disk that the directory ``path`` is on, at once.
 
         Not their names. ``None`` where that promises less than an fsync of each file.
         """
-        ...
 
     def free_size(self, path: str) -> int:
         """Return the bytes that may still be written below ``path``."""
-        ...
 
     def total_size(self, path: str) -> int:
         """Return the bytes of the disk that ``path`` is on, used or not."""
-        ...
 
     def lock(self, path: str) -> File | None:
         """Lock the file ``path`` for this process, making it; ``None`` if another one holds it."""
-        ...
 
 
 class OsFile:

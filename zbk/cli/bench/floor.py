@@ -1,4 +1,4 @@
-"""``zbk bench floor``: what the machine gives to the same batches with no protocol at all."""
+"""``zbk bench floor``: the machine's speed with the same batches and no protocol at all."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ PROBE_COUNT: Final = 1000
 @click.option(
     "--fsync-probe",
     is_flag=True,
-    help="Also measure one fsync after another: of 4 KiB, and of one entry as it is stored.",
+    help="Also measure single fsyncs: of 4 KiB, and of one stored entry.",
 )
 @output_option
 def floor(

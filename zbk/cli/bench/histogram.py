@@ -1,4 +1,4 @@
-"""Latencies as bars: a line a bucket, with its bound, its count, and the share up to it."""
+"""Latencies as bars: one line per bucket, with its bound, its count, and the share up to it."""
 
 import shutil
 from bisect import bisect_left
@@ -10,7 +10,7 @@ import click
 
 LINE_COUNT_MAX: Final = 25
 STEPS_PER_DECADE: Final = (40, 20, 10, 5, 2, 1)
-"""How finely bounds may lie, as preferred numbers have it: ten are 1, 1.26, 1.58, 2, 2.51 ..."""
+"""Numbers of bounds per decade, as preferred numbers: ten are 1, 1.26, 1.58, 2, 2.51 ..."""
 
 TEXT_WIDTH: Final = 36  # of a line without its bar
 
@@ -23,7 +23,7 @@ def print_histogram(buckets: Sequence[tuple[float, int]]) -> None:
 
 
 def histogram_lines(buckets: Sequence[tuple[float, int]], width: int) -> list[str]:
-    """Return the lines, no longer than ``width``, nor more than ``LINE_COUNT_MAX`` and a head."""
+    """Return a heading and at most ``LINE_COUNT_MAX`` lines, each at most ``width`` long."""
     counted = [(bound_ms, count) for bound_ms, count in buckets if count]
     if not counted:
         return []
@@ -44,7 +44,7 @@ def histogram_lines(buckets: Sequence[tuple[float, int]], width: int) -> list[st
 
 
 def _bounds_ms(least_ms: float, most_ms: float) -> list[float]:
-    """Return round bounds from the first bucket's to the last one's, as fine as there is room."""
+    """Return round bounds from the first bucket's to the last one's, as many as fit."""
     least_ms = max(least_ms, 1e-6)  # a nanosecond
     most_ms = max(most_ms, least_ms)
     for steps in STEPS_PER_DECADE:

@@ -1,4 +1,4 @@
-"""How a load goes, in one line on standard error that changes once a second; in a terminal only."""
+"""The progress of a load in one line on standard error, updated once a second; in a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def live_line(*, is_wanted: bool) -> "Iterator[Callable[[Sample], None] | None]":
-    """Give what shows a sample; ``None`` where none is wanted, or standard error no terminal."""
+    """Yield a function that shows a sample; ``None`` if none is wanted, or there is no terminal."""
     if not is_wanted or not is_progress_shown():
         yield None
         return
@@ -20,7 +20,7 @@ def live_line(*, is_wanted: bool) -> "Iterator[Callable[[Sample], None] | None]"
     from rich.live import Live
     from rich.text import Text
 
-    # it draws when there is a sample, not by a clock of its own: showing must not be the load
+    # drawn once per sample, not by a clock: showing must not be the load
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
         yield lambda sample: live.update(
             Text(line_of(sample), no_wrap=True, overflow="ellipsis"), refresh=True

@@ -1,12 +1,12 @@
-"""Results of benchmarks as the flat fields that are printed."""
+"""Results of benchmarks as flat fields."""
 
 from typing import Any
 
 
 def fields_of(result: object) -> dict[str, Any]:
-    """Return the fields of a result, nested ones with their name in front, figures rounded.
+    """Return the fields of a result, nested ones with a prefix, figures rounded.
 
-    Those of the load and of the cost stand by their own names.
+    The fields of the load and of the cost have no prefix.
     """
     import msgspec
 

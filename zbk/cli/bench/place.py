@@ -1,4 +1,4 @@
-"""Where a benchmark runs: a temporary folder and cluster, or the cluster that was named."""
+"""The place of a benchmark: a temporary folder and cluster, or the given cluster."""
 
 import shutil
 import tempfile
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bench_folder() -> Iterator[Path]:
-    """Give a folder that is removed afterwards, also when the benchmark is told to stop."""
+    """Yield a folder that is removed at the end, also after a signal."""
     end_like_ctrl_c()
     folder = Path(tempfile.mkdtemp(prefix="zbk-bench-"))
     try:
@@ -38,18 +38,17 @@ def bench_client(
     use_zookeeper: bool = False,
     bookie_options: Mapping[str, int | str] | None = None,
 ) -> "Iterator[Client]":
-    """Give a client of the cluster named, or of a temporary one.
+    """Yield a client of the given cluster, or of a temporary one.
 
-    Options and programs of its bookies are as ``LocalCluster`` takes them; the bookies of a cluster
-    that was named have theirs.
+    ``bookie_options`` are those of ``LocalCluster``; the bookies of a given cluster keep theirs.
 
     Raises:
-        InvalidOptionError: a cluster was named, and a ZooKeeper asked for.
+        InvalidOptionError: a cluster is given, and a ZooKeeper was requested.
     """
     if metadata is not None:
         if use_zookeeper:
             raise InvalidOptionError(
-                "zookeeper", metadata, "a cluster is named: nothing is started beside it"
+                "zookeeper", metadata, "a cluster is given: no ZooKeeper is started"
             )
         with session.open_client(metadata) as client:
             yield client
@@ -69,7 +68,7 @@ def bench_client(
 
 
 def warm(folder: Path, load: "WriteLoad") -> None:
-    """Touch the page cache that a load will fill."""
+    """Warm the memory of the page cache that a load will fill."""
     from zbk.bench.warm import warm_page_cache
     from zbk.protocol.entry.entry import entry_size
     from zbk.protocol.entry.words import DigestType
@@ -79,7 +78,7 @@ def warm(folder: Path, load: "WriteLoad") -> None:
 
 
 def run_floor(folder: Path, load: "WriteLoad", batch_entry_count: int) -> "FloorResult":
-    """Run the floor with the batches that a load came to."""
+    """Run the floor with batches of the size that a load had."""
     from zbk.bench.floor import run
     from zbk.config import ClientConfig
     from zbk.protocol.entry.entry import entry_size

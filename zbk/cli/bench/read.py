@@ -1,4 +1,4 @@
-"""``zbk bench read`` and ``tail``: what reads cost, and how soon a reader has what was written."""
+"""``zbk bench read`` and ``tail``: the cost of reads, and the delay of a reader that follows."""
 
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ def read(  # noqa: PLR0917 - click passes all of them by name
 ) -> None:
     """Measure read throughput and CPU cost.
 
-    Without --metadata (or ZBK_METADATA) a temporary cluster of three bookies is started for it.
+    Without --metadata (or ZBK_METADATA) it runs on a temporary cluster of three bookies.
     """
     from zbk.bench.load import WriteLoad
     from zbk.bench.read_load import run_read
@@ -72,8 +72,8 @@ def read(  # noqa: PLR0917 - click passes all of them by name
         if is_cold:
             if metadata is not None or ledger_id is not None:
                 raise click.UsageError(
-                    "--cold goes with neither --metadata (or ZBK_METADATA) nor --ledger: it "
-                    "restarts the bookies, and so has a cluster of its own."
+                    "--cold excludes --metadata (or ZBK_METADATA) and --ledger: it restarts the "
+                    "bookies of its own cluster."
                 )
             result = _read_cold(
                 session, folder, load, is_in_batches=is_in_batches, use_zookeeper=use_zookeeper
@@ -94,7 +94,7 @@ def _read_cold(
     is_in_batches: bool,
     use_zookeeper: bool,
 ) -> "ReadResult":
-    """Write a ledger to a cluster, make that cold, and read it with a new client."""
+    """Write a ledger to a cluster, make the cluster cold, and read with a new client."""
     from zbk.bench.cold import make_cold
     from zbk.bench.read_load import run_read
     from zbk.bench.write_load import run_write
@@ -149,8 +149,8 @@ def tail(  # noqa: PLR0917 - a parameter for each option
     """Measure the delay of a tail reader at a given rate.
 
     The reader is another client in another process. Latency runs from the moment at which the
-    writer knows that its LAC covers an entry (pd: its answer; vd: that of a sync) until the reader
-    has it; one that it had before counts as 0.
+    writer knows that its LAC covers an entry (pd: the answer to the append; vd: to a sync) until
+    the reader has it; an entry that the reader had before counts as 0.
     """
     from zbk.bench.tail import TailLoad, run_tail
     from zbk.protocol.entry.words import LedgerType

@@ -1,4 +1,4 @@
-"""``zbk bench sync``: what it costs to make a VD ledger durable."""
+"""``zbk bench sync``: the time to make a VD ledger durable."""
 
 import click
 
