@@ -41,7 +41,6 @@ UNREVISED: Final = frozenset(
         "zbk/storage/gc",
         "zbk/storage/scrub",
         "zbk/storage/tools",
-        "zbk/system",
         "zbk/wire",
     }
 )

@@ -1,11 +1,11 @@
 """One process of a local cluster: started, watched, stopped, killed, paused.
 
-Its output goes to a log file. It runs in a session of its own, so that Ctrl-C in a terminal reaches
-only us and we stop our children in order. Its standard input is a pipe without a writer: when
-we are gone, however that came, the pipe closes, and a child that looks (``zbk bookie run
---stop-with-parent``) ends too.
+Its output goes to a log file. It runs in its own session, so that Ctrl-C in a terminal reaches only
+the parent, which stops its children in order. Its standard input is a pipe without a writer: the
+pipe closes when the parent ends, for any reason, and a child that watches it (``zbk bookie run
+--stop-with-parent``) ends, too.
 
-Source: redpanda's lesson that a cluster which does not start must show the child's own last words.
+Source: redpanda, where a cluster that does not start shows the last lines of the child's log.
 """
 
 import os
@@ -21,14 +21,14 @@ from zbk.errors import BookieError
 LOG_LINES_SHOWN: Final = 20
 LOG_TAIL_SIZE: Final = 16 * 1024  # bytes read from the end of a log for these lines
 LOG_SIZE_MAX: Final = 16 * 1024 * 1024
-"""Bytes at which a log is rotated: a process has twice that on the disk, about."""
+"""Bytes at which a log is rotated: the logs of a process take about twice that."""
 
 COPY_SIZE: Final = 1024 * 1024
 STOP_TIMEOUT_S: Final = 15.0
 
 
 class Child:
-    """A process that we started. One thread at a time may use it."""
+    """A child process. One thread at a time may use it."""
 
     def __init__(
         self,
@@ -60,25 +60,25 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, as ``subprocess`` says it (-9: SIGKILL); ``None`` while it runs."""
+        """The exit code, as in ``subprocess`` (-9: SIGKILL); ``None`` while the process runs."""
         return self._process.poll()
 
     def death(self) -> BookieError:
-        """Return how a process that has ended did so: exit code and the end of its log."""
+        """Return the error of a process that has ended: its exit code and the end of its log."""
         return BookieError(f"{self.name} ended {self._how_it_ended()}; {self._last_words()}")
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a crash of the process would. Returns when it is gone."""
+        """Stop the process with SIGKILL, like a crash, and wait for its end."""
         self._signal(signal.SIGKILL)
         self._wait(STOP_TIMEOUT_S)
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM and do not wait."""
-        self.resume()  # a paused process does not hear
+        self.resume()  # a paused process handles no signal
         self._signal(signal.SIGTERM)
 
     def wait_stopped(self) -> int:
-        """Return its exit code once it ended; kill it if it does not end in time."""
+        """Wait for the end, and kill a process that is too slow; return the exit code."""
         try:
             return self._wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -86,7 +86,7 @@ class Child:
             return self._wait(STOP_TIMEOUT_S)
 
     def pause(self) -> None:
-        """Stop it from running (SIGSTOP): alive to the kernel, silent to its peers."""
+        """Pause the process (SIGSTOP): alive to the kernel, silent to its peers."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -94,17 +94,17 @@ class Child:
         self._signal(signal.SIGCONT)
 
     def rotate_log(self) -> bool:
-        """Move its log to ``<name>.1`` if it has become large; return whether it was moved.
+        """Move a large log to ``<name>.1``; return whether it was moved.
 
-        The process appends to the file that it was given, so the file is copied and cut. What it
-        writes between the two, which are microseconds apart, is lost. A log that cannot be copied,
-        to a full disk for example, is left, until it is twice as large.
+        The process keeps its file, so the file is copied and truncated. Lines written between the
+        two, which are microseconds apart, are lost. A log that cannot be copied, for example to a
+        full disk, is kept until it is twice as large.
         """
         try:
             if self._log_path.stat().st_size <= self._log_size_max:
                 return False
             with self._log_path.open("rb+") as log, self._old_log_path.open("wb") as old:
-                while data := log.read(COPY_SIZE):  # to the end, also of what comes meanwhile
+                while data := log.read(COPY_SIZE):  # to the end, with lines that come meanwhile
                     old.write(data)
                 old.flush()
                 log.truncate(0)
@@ -115,7 +115,7 @@ class Child:
         return True
 
     def log_tail(self) -> list[str]:
-        """Return the last lines that it wrote since this start, oldest first."""
+        """Return the last lines of the log since this start, oldest first."""
         with self._log_path.open("rb") as log:
             end = log.seek(0, os.SEEK_END)
             start = max(self._log_start, end - LOG_TAIL_SIZE)

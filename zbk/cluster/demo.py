@@ -1,12 +1,12 @@
-"""What ``zbk demo`` does, as a story: a generator of the things that happened.
+"""The story of ``zbk demo``: a generator of steps.
 
 It loads an input into a PD ledger and into a VD ledger, syncs, kills a bookie, restarts it, and
-reads both ledgers back from each of their bookies' own replicas. What it read is compared with the
-input by a hash over the length and the bytes of each entry, in order; where they differ it looks
-for the first entry that does. Then come the two acts of ``zbk.cluster.demo_failures``, and
+reads both ledgers back from the replicas of each of their bookies. It compares the entries with the
+input by a hash over their lengths and bytes, in order; if the hashes differ it finds the first
+entry that does. Then come the two acts of ``zbk.cluster.demo_failures``, and
 ``zbk.cluster.demo_repair``, after which both ledgers are read once more.
 
-The story knows no terminal: its caller shows the steps. Runs in one thread.
+The story uses no terminal: its caller shows the steps. Runs in one thread.
 """
 
 import hashlib
@@ -37,22 +37,22 @@ from zbk.system.clock import monotonic_s
 from zbk.system.files import OsFiles
 
 BOOKIE_COUNT: Final = 4
-"""A ledger needs three; the fourth is there to take the place of one that dies."""
+"""A ledger needs three; the fourth replaces one that dies."""
 
 HASH_SIZE: Final = 16  # bytes
 REPLICA_TIMEOUT_S: Final = 30.0
-"""How long the slowest bookie may take to get what the other two acknowledged."""
+"""Time for the slowest bookie to store the entries that the other two acknowledged."""
 
-ENTRY_OVERHEAD_SIZE: Final = 96  # bytes an entry takes beside its payload: header, record, index
+ENTRY_OVERHEAD_SIZE: Final = 96  # bytes of an entry beside its payload: header, record, index
 COPY_COUNT: Final = 12  # two ledgers, three replicas, journal and entry log
 RESERVE_SIZE: Final = 512 * 1024 * 1024  # preallocated journals, metadata, logs
 
 
-# ------------------------------------------------------------------ what happened
+# ------------------------------------------------------------------ steps
 
 
 class ClusterStarted(msgspec.Struct, frozen=True, tag=True):
-    """Metadata and bookies are up."""
+    """The metadata store and the bookies run."""
 
     metadata: str
     bookies: list[LocalBookie]
@@ -60,7 +60,7 @@ class ClusterStarted(msgspec.Struct, frozen=True, tag=True):
 
 
 class InputRead(msgspec.Struct, frozen=True, tag=True):
-    """The input was read once, to know what must come back."""
+    """The input was read once, for the comparison."""
 
     description: str
     entry_count: int
@@ -96,7 +96,7 @@ class BookieKilled(msgspec.Struct, frozen=True, tag=True):
 
 
 class BookieRestarted(msgspec.Struct, frozen=True, tag=True):
-    """It is back, from its own disk, and registered."""
+    """The bookie runs again, from its own disk, and is registered."""
 
     index: int
     bookie_id: str
@@ -105,7 +105,7 @@ class BookieRestarted(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReadBack(msgspec.Struct, frozen=True, tag=True):
-    """One ledger was read from the replicas of one bookie, or from whichever bookies answered."""
+    """One ledger was read from the replicas of one bookie, or from any bookies."""
 
     ledger_id: int
     ledger_type: LedgerType
@@ -113,7 +113,7 @@ class ReadBack(msgspec.Struct, frozen=True, tag=True):
     entry_count: int
     seconds: float
     hash: str
-    difference: str  # empty: all as written
+    difference: str  # empty: none
 
 
 Step: TypeAlias = (
@@ -145,13 +145,13 @@ def tell(
     *,
     on_progress: Callable[[str, int], None] = lambda _what, _count: None,
 ) -> Iterator[Step]:
-    """Run the demo on a cluster that is not started yet; yield each step as it is done.
+    """Run the demo on a cluster that is not started yet; yield each step when it is done.
 
-    ``on_progress`` is told, many times, what goes on and how many entries are done.
+    ``on_progress`` is called often, with the current activity and the number of entries done.
 
     Raises:
-        InvalidOptionError: the disk has too little room, or the input cannot be used.
-        ZbkError: the cluster could not do it.
+        InvalidOptionError: the disk has too little space, or the input cannot be used.
+        ZbkError: the cluster failed.
     """
     started_s = monotonic_s()
     with cluster:
@@ -242,19 +242,19 @@ def _load(
 
 
 def _holders(client: Client, ledger_id: int, bookies: list[LocalBookie]) -> list[LocalBookie]:
-    """Return the bookies of a ledger that has one fragment."""
+    """Return the bookies of a ledger with one fragment."""
     ensemble = client.get_ledger_metadata(ledger_id).last_fragment.bookies
     return [bookie for bookie in bookies if bookie.bookie_id in ensemble]
 
 
 def _in_all(groups: Iterable[list[LocalBookie]]) -> LocalBookie:
-    """Return a bookie that is in each group: any two ensembles of three out of four share two."""
+    """Return a bookie that is in all groups: two ensembles of three out of four share two."""
     first, *others = groups
     return next(bookie for bookie in first if all(bookie in group for group in others))
 
 
 def _wait_for_replicas(client: Client, holders: Mapping[int, list[LocalBookie]]) -> None:
-    """Return when the bookies hold all entries: the ack quorum is two, the third may be late."""
+    """Wait until the bookies hold all entries: the ack quorum is two, the third may lag."""
     deadline_s = monotonic_s() + REPLICA_TIMEOUT_S
     for ledger_id, bookies in holders.items():
         reader = client.open_ledger(ledger_id)
@@ -345,7 +345,7 @@ def _first_difference(
 
 
 class _Hasher:
-    """A hash over entries: the length of each, little-endian, and its bytes."""
+    """A hash over entries: the length of each, little-endian, followed by its bytes."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=HASH_SIZE)
@@ -353,7 +353,7 @@ class _Hasher:
         self.payload_size = 0
 
     def update(self, batch: Iterable[bytes | memoryview]) -> None:
-        """Remove the next entries."""
+        """Add the next entries."""
         parts: list[bytes | memoryview] = []
         for payload in batch:
             parts += (len(payload).to_bytes(4, "little"), payload)
@@ -364,5 +364,5 @@ class _Hasher:
         self.payload_size += len(joined) - 4 * count
 
     def hexdigest(self) -> str:
-        """Return the hash of what was taken so far."""
+        """Return the hash of all entries so far."""
         return self._hash.hexdigest()

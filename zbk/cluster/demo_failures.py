@@ -1,8 +1,7 @@
-"""The second half of what ``zbk demo`` shows: a bookie dies under a writer, a writer is taken over.
+"""Two acts of ``zbk demo``: a bookie dies while it is written to, and a ledger is taken over.
 
-Both acts write entries that say their own number, so that everybody can see what must come back.
-As the first half (``zbk.cluster.demo``) they are generators of what happened, without a terminal.
-Run in one thread.
+Both acts write entries that contain their own number, so that a missing entry is seen. Like
+``zbk.cluster.demo`` they are generators of steps, without a terminal. Run in one thread.
 """
 
 from collections import deque
@@ -24,9 +23,9 @@ from zbk.system.clock import monotonic_s
 
 BATCH_COUNT: Final = 200  # entries
 PART_COUNT: Final = 10_000
-"""Entries written before something happens, and as many after it."""
+"""Entries written before the failure, and as many after it."""
 
-WINDOW_COUNT: Final = 8  # batches under way
+WINDOW_COUNT: Final = 8  # batches in flight
 REPLACEMENT_TIMEOUT_S: Final = 15.0
 FENCE_TIMEOUT_S: Final = 15.0
 
@@ -41,7 +40,7 @@ class KilledWhileWriting(msgspec.Struct, frozen=True, tag=True):
 
 
 class FragmentShown(msgspec.Struct, frozen=True):
-    """A run of entries and the bookies that hold it."""
+    """A fragment: a run of entries and the bookies that hold it."""
 
     first_entry_id: int
     last_entry_id: int
@@ -49,7 +48,7 @@ class FragmentShown(msgspec.Struct, frozen=True):
 
 
 class BookieReplaced(msgspec.Struct, frozen=True, tag=True):
-    """The ledger was written to its end with another bookie in the place of the dead one."""
+    """The ledger was written to its end with a replacement for the dead bookie."""
 
     ledger_id: int
     seconds: float  # from the kill to the new fragment
@@ -57,30 +56,30 @@ class BookieReplaced(msgspec.Struct, frozen=True, tag=True):
 
 
 class TakenOver(msgspec.Struct, frozen=True, tag=True):
-    """A second client recovered a ledger that the first one was writing."""
+    """A second client recovered a ledger while the first one wrote it."""
 
     ledger_id: int
     acknowledged_count: int  # to the first client, ever
     entry_count: int  # in the ledger, for good
-    refusal: str  # what the first client got
+    refusal: str  # the error that the first client got
     seconds: float  # of the recovery
 
 
 class Compared(msgspec.Struct, frozen=True, tag=True):
-    """A ledger was read from its first entry to its last, from whichever bookies answered."""
+    """A ledger was read from its first entry to its last, from any bookies."""
 
     ledger_id: int
     entry_count: int
-    difference: str  # empty: all as written, and nothing acknowledged is missing
+    difference: str  # empty: all entries as written, none that was acknowledged is missing
 
 
 def lose_a_bookie(
     cluster: LocalCluster, client: Client, on_progress: Callable[[str, int], None]
 ) -> Iterator[KilledWhileWriting | BookieReplaced | Compared]:
-    """Kill a bookie under a writer; yield what became of its ledger.
+    """Kill a bookie while a ledger is written; yield the effect on the ledger.
 
     Raises:
-        UnavailableError: no other bookie took its place.
+        UnavailableError: no other bookie replaced it.
     """
     with client.create_ledger() as writer:
         numbers = _Numbers(
@@ -110,14 +109,14 @@ def lose_a_bookie(
 def take_over(
     client: Client, other: Client, on_progress: Callable[[str, int], None]
 ) -> Iterator[TakenOver | Compared]:
-    """Recover with ``other`` a ledger that ``client`` is writing; yield what each of them got.
+    """Recover with ``other`` a ledger that ``client`` is writing; yield the result for each.
 
     Raises:
         UnavailableError: the first client was not refused.
     """
     writer = client.create_ledger()
     numbers = _Numbers(writer, lambda count: on_progress("entries written until fenced", count))
-    numbers.append(PART_COUNT)  # and some of it is under way
+    numbers.append(PART_COUNT)  # and some of them are in flight
     started_s = monotonic_s()
     with closing(other.recover_ledger(writer.ledger_id)) as reader:
         seconds = monotonic_s() - started_s
@@ -133,7 +132,7 @@ def take_over(
 
 
 def compared(reader: LedgerReader, acknowledged_count: int) -> Compared:
-    """Read a ledger of numbers to its end; say what is wrong with it."""
+    """Read a ledger of numbered entries to its end and compare them."""
     last, count, difference = reader.last_add_confirmed, 0, ""
     if last + 1 < acknowledged_count:
         difference = f"{acknowledged_count:,} entries were acknowledged, it ends after {last + 1:,}"
@@ -153,7 +152,7 @@ def _number(entry_id: int) -> bytes:
 
 
 class _Numbers:
-    """Appends entries that say their own number, a few batches at a time."""
+    """Appends entries that contain their own number, a few batches at a time."""
 
     def __init__(self, writer: LedgerWriter, on_acknowledged: Callable[[int], None]) -> None:
         self._writer = writer
@@ -163,7 +162,7 @@ class _Numbers:
         self.acknowledged_count = 0
 
     def append(self, count: int) -> None:
-        """Append ``count`` more; the last few batches stay under way."""
+        """Append ``count`` more entries; the last few batches stay in flight."""
         end = self._appended_count + count
         while self._appended_count < end:
             first = self._appended_count
@@ -174,15 +173,15 @@ class _Numbers:
                 self._settle()
 
     def wait(self) -> None:
-        """Wait until all of it is acknowledged."""
+        """Wait until all entries are acknowledged."""
         while self._futures:
             self._settle()
 
     def append_until_refused(self) -> LedgerFencedError:
-        """Go on appending until the ledger takes no more; return how it said so.
+        """Append until the ledger is fenced; return the error.
 
         Raises:
-            UnavailableError: it still takes entries.
+            UnavailableError: the ledger still takes entries.
         """
         deadline_s = monotonic_s() + FENCE_TIMEOUT_S
         while monotonic_s() < deadline_s:

@@ -1,4 +1,4 @@
-"""What ``zbk demo`` writes: a file's lines, or those of Python's own library."""
+"""The input of ``zbk demo``: the lines of a file, or of Python's own library."""
 
 import sysconfig
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from zbk.errors import InvalidOptionError
 
 
 class DemoInput(Protocol):
-    """Something that gives the same payloads each time it is read."""
+    """A source that yields the same payloads each time."""
 
     @property
     def description(self) -> str:
-        """What it is, for people."""
+        """The name of the input, for people."""
 
     def payloads(self) -> Iterator[bytes]:
         """Yield the payloads, in order."""
 
 
 class FileInput:
-    """A file, a line an entry."""
+    """A file, one entry per line."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -54,7 +54,7 @@ class StandardLibraryInput:
 
     @property
     def description(self) -> str:
-        """How many files there are, of which Python."""
+        """The number of files, and the version of Python."""
         version = sysconfig.get_python_version()
         return f"every line of the {len(self._paths):,} files of Python {version}'s library"
 

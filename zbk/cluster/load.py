@@ -1,9 +1,9 @@
-"""From a stream of bytes into a ledger, as fast as the writer takes it.
+"""Loading a stream of bytes into a ledger, as fast as the writer takes it.
 
-Words: a *payload* is what one entry holds; a *batch* is a list of payloads given to the writer in
-one ``append_many``. What is in memory is bounded: ``WINDOW_COUNT_MAX`` batches.
+Words: a *payload* is the content of one entry; a *batch* is a list of payloads for one
+``append_many``. Memory is bounded by ``WINDOW_COUNT_MAX`` batches.
 
-The calling thread reads and appends; the writer's own thread notes when a batch was acknowledged.
+The calling thread reads and appends; the writer's thread records the acknowledgement of a batch.
 """
 
 import threading
@@ -20,23 +20,23 @@ from zbk.system.clock import monotonic_s
 
 BATCH_COUNT_MAX: Final = 2000
 BATCH_SIZE_MAX: Final = 512 * 1024
-"""Bytes of payload that make a batch full; one payload may be larger and goes alone."""
+"""Bytes of payload that fill a batch; a larger payload is a batch of its own."""
 
 READ_SIZE: Final = 256 * 1024
-"""Bytes read from a source at once. What a pipe has now is taken now: nothing waits for a batch."""
+"""Bytes of one read from a source. Bytes in a pipe are read at once: no byte waits for a batch."""
 
 WINDOW_COUNT_MAX: Final = 8
-"""Batches under way. Enough to keep bookies busy; more would only wait in the writer's queue."""
+"""Batches in flight. Enough to keep bookies busy; more would wait in the writer's queue."""
 
 ACKNOWLEDGE_TIMEOUT_S: Final = 120.0
-"""For the next acknowledgement while the window is full."""
+"""Time for the next acknowledgement while the window is full."""
 
 
 class Source(Protocol):
     """A binary stream: a file, standard input."""
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes as soon as there are any; none at the end."""
+        """Return up to ``size`` bytes as soon as some are there; none at the end."""
 
 
 class Appender(Protocol):
@@ -45,22 +45,22 @@ class Appender(Protocol):
     def append_many(
         self, payloads: Iterable[bytes], *, timeout: float | None = None
     ) -> "Future[range]":
-        """Append a batch; block while too much waits."""
+        """Append a batch; block while too many bytes are pending."""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load did."""
+    """Result of a load."""
 
     entry_count: int
     payload_size: int  # bytes
     first_entry_id: int  # -1: nothing was appended
     last_entry_id: int
     seconds: float  # from the first append to the last acknowledgement
-    latencies_s: list[float]  # a batch, from append to acknowledgement, in order of the answers
+    latencies_s: list[float]  # of batches, from append to answer, in order of the answers
 
     @property
     def entries_per_s(self) -> float:
-        """The rate; 0 for nothing."""
+        """The rate; 0 without entries."""
         return self.entry_count / self.seconds if self.seconds else 0.0
 
     @property
@@ -75,13 +75,13 @@ def lines(source: Source) -> Iterator[list[bytes]]:
     The last line may lack an end; an empty line is an entry.
 
     Raises:
-        EntryTooLargeError: a line is longer than any entry may be.
+        EntryTooLargeError: a line is longer than the limit of an entry.
 
     >>> import io
     >>> list(lines(io.BytesIO(b"one\n\ntwo\r\nthree")))
     [[b'one', b'', b'two\r'], [b'three']]
     """
-    begun: list[bytes] = []  # the parts of a line whose end has not come yet
+    begun: list[bytes] = []  # the parts of a line that has not ended yet
     begun_size = 0
     while data := source.read1(READ_SIZE):
         first, *others = data.split(b"\n")
@@ -120,10 +120,10 @@ def chunks(source: Source, size: int) -> Iterator[list[bytes]]:
 
 
 def whole(source: Source) -> Iterator[list[bytes]]:
-    """Yield all there is as one payload, which may be empty.
+    """Yield the whole input as one payload, which may be empty.
 
     Raises:
-        EntryTooLargeError: it is longer than any entry may be.
+        EntryTooLargeError: it is longer than the limit of an entry.
     """
     parts: list[bytes] = []
     size = 0
@@ -136,7 +136,7 @@ def whole(source: Source) -> Iterator[list[bytes]]:
 
 
 def batches(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Gather payloads until there are enough, by count or by bytes."""
+    """Yield payloads in batches that are full by count or by bytes."""
     batch: list[bytes] = []
     size = 0
     for payload in payloads:
@@ -157,11 +157,11 @@ def load(
 ) -> Loaded:
     """Append every batch and wait until all are acknowledged.
 
-    ``on_progress`` is told how many entries have been appended so far, after each batch.
+    ``on_progress`` is called after each batch with the number of entries appended so far.
 
     Raises:
-        EntryTooLargeError: a payload is over the writer's limit; a note says which one.
-        ZbkError: the writer's own, of the first batch that failed.
+        EntryTooLargeError: a payload is over the writer's limit; a note names it.
+        ZbkError: the error of the first batch that failed.
     """
     window = _Window()
     count = size = 0
@@ -193,7 +193,7 @@ def load(
 
 
 class _Window:
-    """The batches under way: how many, how long each took, and the first that failed."""
+    """The batches in flight: their number, their latencies, and the first failure."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -202,18 +202,18 @@ class _Window:
         self.latencies_s: list[float] = []
 
     def enter(self) -> None:
-        """Count one more batch; wait while the window is full. Raises what a batch failed with."""
+        """Count one more batch; wait while the window is full. Raises a batch's error."""
         with self._changed:
             self._wait(lambda: self._count < WINDOW_COUNT_MAX)
             self._count += 1
 
     def wait_empty(self) -> None:
-        """Wait until every batch was acknowledged. Raises what one failed with."""
+        """Wait until every batch is acknowledged. Raises the error of a failed batch."""
         with self._changed:
             self._wait(lambda: self._count == 0)
 
     def leave_at(self, started_s: float) -> "Callable[[Future[range]], None]":
-        """Return what to call, in a thread of the client, when a batch begun then is done."""
+        """Return a callback for the end of a batch begun at this time; it runs in any thread."""
 
         def leave(future: "Future[range]") -> None:
             error = future.exception()

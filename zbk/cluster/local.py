@@ -99,7 +99,7 @@ class LocalCluster:
         self._bookie_count = bookie_count
         self._kind = metadata or ("zookeeper" if use_zookeeper else "sqlite")
         self._options = {"session_timeout_ms": SESSION_TIMEOUT_MS, **(bookie_options or {})}
-        convert(BookieConfig, self._options)  # refuses wrong ones before anything is made
+        convert(BookieConfig, self._options)  # refuses wrong ones before anything is created
         self._racks = tuple(racks)
         self._programs = dict(bookie_programs or {})
         self._start_timeout_s = start_timeout_s
@@ -118,7 +118,7 @@ class LocalCluster:
         """Start the metadata store and all bookies; return when every one is registered.
 
         Raises:
-            InvalidOptionError: the folder holds something else.
+            InvalidOptionError: the folder holds other files.
             DirectoryInUseError: another cluster runs in the folder.
             BookieError: a bookie ended; the text has the end of its log.
         """
@@ -164,28 +164,22 @@ class LocalCluster:
             child.ask_to_stop()
             child.wait_stopped()
 
-    def kill_autorecovery(self) -> None:
-        """End it with SIGKILL."""
-        assert self._autorecovery is not None, "it was started"
-        self._autorecovery.kill()
-        self.stop_autorecovery()
-
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -------------------------------------------------------------- what runs
+    # -------------------------------------------------------------- state
 
     @property
     def metadata_uri(self) -> str:
-        """What to give to ``zbk.connect``."""
+        """The address for ``zbk.connect``."""
         return self._uri
 
     @property
     def metadata_kind(self) -> str:
-        """``sqlite``, ``zookeeper``, or the URI of a store that was there already."""
+        """``sqlite``, ``zookeeper``, or the URI of an existing store."""
         return self._kind
 
     @property
@@ -194,7 +188,7 @@ class LocalCluster:
         return [self._bookies[index] for index in sorted(self._bookies)]
 
     def deaths(self) -> dict[int, BookieError]:
-        """Return the bookies that ended and not through us; the errors have their last words."""
+        """Return the bookies that ended by themselves; the errors have the ends of their logs."""
         found = {}
         for index, child in self._children.items():
             if index not in self._is_expected_down and child.exit_code is not None:
@@ -208,9 +202,9 @@ class LocalCluster:
                 child.rotate_log()
 
     def running_ids(self) -> set[str]:
-        """Return the ids of the bookies that run: our processes, and those that others started.
+        """Return the ids of running bookies: child processes, and those started by hand.
 
-        A registration that a dead process of ours has left does not count.
+        A registration left by a dead child process does not count.
 
         Raises:
             MetadataUnavailableError: the metadata store does not answer.
@@ -236,10 +230,10 @@ class LocalCluster:
         given = {name: value for name, value in options.items() if value != ""}
         return ["zbk", "bookie", "run", *_arguments(given)]
 
-    # -------------------------------------------------------------- breaking things
+    # -------------------------------------------------------------- faults
 
     def kill(self, index: int) -> None:
-        """End a bookie with SIGKILL: what it had not fsynced is only in the page cache."""
+        """Stop a bookie with SIGKILL: bytes that it had not fsynced are only in the page cache."""
         self._is_expected_down.add(index)
         self._children[index].kill()
 
@@ -253,7 +247,7 @@ class LocalCluster:
         """Start a bookie that was killed or stopped, in its directories, at its port.
 
         Raises:
-            BookieError: it did not come up.
+            BookieError: the bookie did not start.
         """
         self._children[index].ask_to_stop()
         self._children[index].wait_stopped()

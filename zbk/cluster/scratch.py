@@ -1,7 +1,7 @@
-"""A place in an existing ZooKeeper for a temporary cluster.
+"""A node in an existing ZooKeeper for a temporary cluster.
 
-Bookies that end with a demo must not be seen by the clients of a real cluster, so they get a node
-of their own below the root that was given, emptied when they have ended.
+Clients of a real cluster must not see the bookies of a demo. They get their own node below the
+given root, which is emptied at the end.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from zbk.metadata.stores.store import MetadataStore
 
 @contextmanager
 def scratch_root(metadata: str | None) -> Iterator[str | None]:
-    """Yield the address of a fresh node below ``metadata``, and empty it; ``None`` for none.
+    """Yield the address of a new node below ``metadata``, and empty it; ``None`` without one.
 
     Raises:
-        InvalidOptionError: it is no ZooKeeper: nothing else has room for two clusters.
+        InvalidOptionError: not a ZooKeeper: other stores cannot hold two clusters.
     """
     if not metadata:
         yield None

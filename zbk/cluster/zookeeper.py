@@ -1,17 +1,18 @@
 """A real ZooKeeper on this machine: one server, for tests, demos and clusters of one host.
 
 It listens on loopback, at a free port, without admin server, in a small heap; tests may put it into
-a network namespace of its own. In its folder:
+its own network namespace. In its folder:
 
-    zoo.cfg, log4j2.properties   written anew at each start
-    data/                        snapshots and transaction log: a second start goes on from there
-    zookeeper.log                warnings and errors; two files of 1 MiB at the most
-    zookeeper.out                what Java itself says
+    zoo.cfg, log4j2.properties   written at each start
+    data/                        snapshots and transaction log, which the next start continues
+    zookeeper.log                warnings and errors; at most two files of 1 MiB
+    zookeeper.out                the output of Java itself
 
-It runs in a session of its own, so that Ctrl-C in a terminal reaches only its owner, which stops it
-last. It does not outlive its owner: a shell of one line holds the other end of a pipe of ours, and
-kills the server when the pipe closes, however we ended. (``prctl(PR_SET_PDEATHSIG)`` would need
-code between fork and exec, which is unsafe with threads, and acts when the *thread* ends.)
+It runs in its own session, so that Ctrl-C in a terminal reaches only its owner, which stops it
+last. It does not outlive its owner: a shell of one line holds the other end of a pipe, and kills
+the server when the owner ends, for any reason, and the pipe closes. (``prctl(PR_SET_PDEATHSIG)``
+would need code between fork and exec, which is unsafe with threads, and acts when the *thread*
+ends.)
 
 One thread at a time may use it.
 """
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from zbk.cluster.java import find_java, zookeeper_class_path
+from zbk.cluster.local_state import is_free_port
 from zbk.errors import MetadataUnavailableError
 from zbk.system.clock import monotonic_s
 
@@ -60,7 +62,7 @@ _JAVA_OPTIONS = (
 )
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-# paths are relative to the folder, in which Java runs: no encoding or escaping can go wrong
+# paths are relative to the folder, in which Java runs: they need no encoding or escaping
 _CONFIGURATION = """\
 tickTime={tick_ms}
 dataDir=./data
@@ -93,17 +95,17 @@ _KILL_WHEN_THE_PIPE_CLOSES = 'read -r _; kill -9 "$1"'
 
 
 class LocalZooKeeper:
-    """One ZooKeeper server in a folder of ours.
+    """One ZooKeeper server with its folder.
 
-    ``port`` 0 takes a free one, and keeps it for later starts of this object. ``host`` is where it
-    listens. ``run_in`` is a command that replaces itself with the one that follows it, for example
+    ``port`` 0 takes a free port, and keeps it for later starts of this object. ``host`` is the
+    address to listen on. ``run_in`` is a command that executes the command after it, for example
     ``nsenter`` with a network namespace.
 
     >>> with LocalZooKeeper(folder) as zookeeper:  # doctest: +SKIP
     ...     store = open_store(zookeeper.uri())
 
     Raises:
-        MissingDependencyError: no Java, or no jars. Says the cures.
+        MissingDependencyError: no Java, or no jars; the text names the cures.
     """
 
     def __init__(
@@ -129,10 +131,10 @@ class LocalZooKeeper:
     # -------------------------------------------------------------- start and stop
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> Self:
-        """Start the server; return when it answers. Fine if it runs.
+        """Start the server and wait until it answers. Fine if it runs.
 
         Raises:
-            MetadataUnavailableError: it does not come up; the text has the end of its log.
+            MetadataUnavailableError: it does not start; the text has the end of its log.
         """
         if self.is_running:
             return self
@@ -158,14 +160,14 @@ class LocalZooKeeper:
     def stop(self) -> None:
         """Stop the server; its data stays. Twice is fine."""
         if self._process is not None and self._process.poll() is None:
-            self.resume()  # a paused process does not hear
+            self.resume()  # a paused process handles no signal
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_TIMEOUT_S)
         self.kill()
 
     def kill(self) -> None:
-        """End the server with SIGKILL; returns when it is gone. Twice is fine."""
+        """Stop the server with SIGKILL and wait for its end. Twice is fine."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -187,11 +189,11 @@ class LocalZooKeeper:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -------------------------------------------------------------- what runs
+    # -------------------------------------------------------------- state
 
     @property
     def is_running(self) -> bool:
-        """True while the process is there, paused or not."""
+        """True while the process exists, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -202,7 +204,7 @@ class LocalZooKeeper:
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 before the first start."""
+        """The port of the server; 0 before the first start."""
         return self._port
 
     def uri(self, root: str = "/zbk") -> str:
@@ -249,18 +251,18 @@ class LocalZooKeeper:
         )
 
     def _wait_ready(self, port: int, deadline_s: float) -> bool:
-        """Return when the server answers; false if it ended because the port was taken."""
+        """Wait until the server answers; return false if it ended because the port was taken."""
         assert self._process is not None, "the server was launched"
         pause = threading.Event()
         while self._process.poll() is None:
-            # that it is ours that answers, not another one that got the port, its folder tells
+            # the folder shows that this server answers, not another one that got the port
             if "Mode:" in self._ask(port, b"srvr") and self._is_ours(self._ask(port, b"conf")):
                 return True
             if monotonic_s() > deadline_s:
                 raise self._failure(port, "it runs and does not answer")
             pause.wait(_POLL_S)
         is_local = self._host == HOST
-        if "BindException" in self._log_tail() or (is_local and not _is_free(port)):
+        if "BindException" in self._log_tail() or (is_local and not is_free_port(port)):
             return False
         raise self._failure(port, f"it ended with exit code {self._process.returncode}")
 
@@ -275,7 +277,7 @@ class LocalZooKeeper:
         return answer.decode(errors="replace")
 
     def _is_ours(self, configuration: str) -> bool:
-        # what Java's locale cannot write is a question mark in its answer: compare the rest
+        # characters that Java's locale cannot write are question marks: compare the rest
         return _plain(f"dataDir={self._folder}/") in _plain(configuration)
 
     def _failure(self, port: int, reason: str) -> MetadataUnavailableError:
@@ -287,7 +289,7 @@ class LocalZooKeeper:
         )
 
     def _log_tail(self) -> str:
-        """Return the last lines of this start, without the frames of stack traces."""
+        """Return the last lines since this start, without the frames of stack traces."""
         lines: list[str] = []
         log = self._folder / "zookeeper.log"
         for path, start in ((log, self._log_start), (self._folder / "zookeeper.out", 0)):
@@ -297,7 +299,7 @@ class LocalZooKeeper:
         return "\n".join(lines)
 
     def _reap(self) -> None:
-        """Forget a server that has ended; its guard first, before the process id is another's."""
+        """Forget an ended server; stop its guard before the process id is used again."""
         if self._guard is not None:
             self._guard.kill()
             self._guard.wait()
@@ -314,13 +316,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True

@@ -368,7 +368,7 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a server process logs. TOML table ``[log]``, environment ``ZBK_LOG_<KEY>``."""
+    """Log lines of a server process. TOML table ``[log]``, environment ``ZBK_LOG_<KEY>``."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],

@@ -1,1 +1,6 @@
-"""The only place that touches the operating system: files and clock, as ports."""
+"""The only package that calls the operating system.
+
+Read ``files`` (the port to the file system) and ``clock`` first. ``deadline`` is the time limit of
+a call. ``direct_inbox``, ``light_inbox``, ``ticker`` and ``wakeup`` serve threads and actors. The
+other modules wrap single facilities of Linux: descriptors, memory, sockets, processes.
+"""

@@ -1,25 +1,25 @@
-"""Time as a port. Correctness never depends on the wall clock: it is for people to read."""
+"""Time as a port. Correctness never depends on the wall clock, which is for people."""
 
 import time
 
 
 def monotonic_ms() -> int:
-    """Return milliseconds that only grow; the zero point means nothing."""
+    """Return milliseconds that never decrease, from an arbitrary zero."""
     return time.monotonic_ns() // 1_000_000
 
 
 def monotonic_us() -> int:
-    """Return microseconds that only grow; the zero point means nothing."""
+    """Return microseconds that never decrease, from an arbitrary zero."""
     return time.monotonic_ns() // 1_000
 
 
 def monotonic_s() -> float:
-    """Return seconds that only grow; the zero point means nothing."""
+    """Return seconds that never decrease, from an arbitrary zero."""
     return time.monotonic()
 
 
 def sleep_ms(wait_ms: int) -> None:
-    """Do nothing for a time. For the few places where nobody can say when to go on."""
+    """Sleep. For the few places that no event can wake."""
     time.sleep(wait_ms / 1_000)
 
 

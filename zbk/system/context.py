@@ -1,15 +1,15 @@
-"""The context: where the running ``zbk up`` keeps its metadata, so that commands need no flags.
+"""The context: the metadata address of the running ``zbk up``, so that commands need no flags.
 
 A small TOML file, ``context.toml`` in ``$XDG_CONFIG_HOME/zbk`` (default ``~/.config/zbk``):
 
     metadata       URI of the cluster's metadata store
     data_dir       folder of the cluster
     pid            process id of the ``zbk up`` that wrote it
-    started_ticks  when that process started, in clock ticks since boot: tells a reused pid
+    started_ticks  start time of that process, in clock ticks since boot: detects a reused pid
 
-A *stale* context is one whose process is gone: it is an error that names the cure, never used and
-never passed over in silence. It is written to a new file that is renamed into place, so a reader
-sees a whole one or none.
+A *stale* context is one whose process is gone: it is an error that names the cure, and is never
+used or ignored. A context is written to a new file that is renamed into place, so a reader sees a
+complete one or none.
 """
 
 import json
@@ -25,7 +25,7 @@ CONTEXT_NAME: Final = "context.toml"
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says."""
+    """The content of the file."""
 
     metadata: str
     data_dir: str
@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_path() -> str:
-    """Return where the context file is, or would be."""
+    """Return the path of the context file, which may not exist."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return os.path.join(base, "zbk", CONTEXT_NAME)
 
@@ -48,7 +48,7 @@ def find_context() -> Context | None:
     """Return the context, stale or not; ``None`` if there is none.
 
     Raises:
-        InvalidOptionError: the file is there and cannot be understood.
+        InvalidOptionError: the file exists and cannot be decoded.
     """
     path = context_path()
     try:
@@ -67,7 +67,7 @@ def read_context() -> str | None:
     """Return the metadata URI of the running ``zbk up``; ``None`` if there is no context.
 
     Raises:
-        InvalidOptionError: the context is stale or broken; the text says the cure.
+        InvalidOptionError: the context is stale or broken; the text names the cure.
     """
     context = find_context()
     if context is None:
@@ -94,7 +94,7 @@ def write_context(uri: str, data_dir: str, pid: int) -> None:
     new = f"{path}.{pid}.new"
     with open(new, "w", encoding="utf-8") as file:
         file.write("# Written by `zbk up`, removed when it ends.\n")
-        # a JSON string is a TOML basic string as well
+        # a JSON string is also a TOML basic string
         file.write(f"metadata = {json.dumps(uri)}\ndata_dir = {json.dumps(data_dir)}\n")
         file.write(f"pid = {pid}\nstarted_ticks = {_started_ticks(pid)}\n")
     os.replace(new, path)
@@ -107,7 +107,7 @@ def clear_context() -> None:
 
 
 def _started_ticks(pid: int) -> int:
-    """Return when a process started; 0 if there is none, or it is a zombie."""
+    """Return the start time of a process; 0 if there is none, or it is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

@@ -1,11 +1,11 @@
-"""The deadline of a call: one for all of its steps, however deep they are.
+"""The deadline of a call: one for all of its steps, at any depth.
 
-A call with a ``timeout`` runs its steps ``within`` it. A step that waits, with a limit of its own,
-asks ``left_s`` how long it may wait: its limit, or what is left of the call if that is less. Scopes
-nest, and the nearest deadline counts.
+A call with a ``timeout`` runs its steps ``within`` it. A step with its own limit gets from
+``left_s`` the time that it may wait: its limit, or the rest of the call's time if that is less.
+Scopes nest, and the nearest deadline counts.
 
-A deadline belongs to the thread that makes the call. Work that the call hands to other threads goes
-on after it, with its own limits. A generator must not yield inside a scope.
+A deadline belongs to the calling thread. Work that the call hands to other threads continues after
+it, with its own limits. A generator must not yield inside a scope.
 """
 
 import threading
@@ -29,7 +29,7 @@ _scope = _Scope()
 
 @contextmanager
 def within(timeout_s: float | None) -> Iterator[None]:
-    """Give the steps of the block ``timeout_s`` seconds together; ``None`` is no limit.
+    """Limit the steps of the block to ``timeout_s`` seconds in total; ``None`` is no limit.
 
     >>> with within(5):
     ...     with within(60):
@@ -46,13 +46,13 @@ def within(timeout_s: float | None) -> Iterator[None]:
 
 
 def wait_s() -> float | None:
-    """Return how many seconds a step without a limit of its own may wait; ``None``: for ever."""
+    """Return how many seconds a step without its own limit may wait; ``None``: no limit."""
     at_s = _scope.at_s
     return None if at_s == NEVER_S else max(0.0, at_s - monotonic_s())
 
 
 def left_s(limit_s: float) -> float:
-    """Return how many seconds a step may wait whose own limit is ``limit_s``.
+    """Return how many seconds a step with the limit ``limit_s`` may wait.
 
     >>> left_s(10.0)
     10.0
@@ -62,7 +62,7 @@ def left_s(limit_s: float) -> float:
 
 
 def rounded_s(seconds: float) -> float:
-    """Return seconds as texts name them.
+    """Return seconds, rounded for texts.
 
     >>> rounded_s(2.9961), rounded_s(0.04999)
     (3.0, 0.05)

@@ -1,7 +1,7 @@
-"""File descriptors: how many this process may have, and what it means that there is none.
+"""File descriptors: the limit of this process, and the errors when none is left.
 
-Want of a descriptor (``EMFILE`` of the process, ``ENFILE`` of the machine) says nothing about any
-file: what was not opened is as it was, and may be opened later.
+A lack of descriptors (``EMFILE`` of the process, ``ENFILE`` of the machine) says nothing about any
+file: the file is unchanged, and can be opened later.
 """
 
 import errno
@@ -11,26 +11,26 @@ from contextlib import suppress
 from typing import Final
 
 UNLIMITED_COUNT: Final = 1 << 20
-"""What no limit counts as."""
+"""The value of no limit."""
 
 
 def descriptor_limit() -> int:
-    """Return how many descriptors this process may have: the soft limit."""
+    """Return the number of descriptors that this process may have: the soft limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return UNLIMITED_COUNT if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of descriptors to the hard one, where that is allowed."""
+    """Raise the soft limit of descriptors to the hard one, if that is allowed."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def has_descriptors(count: int) -> bool:
-    """Return whether so many more files may be opened now.
+    """Return whether ``count`` more files can be opened now.
 
-    To be asked ahead of a library that ends the process where it finds none.
+    For use before a library that ends the process if it finds no descriptor.
     """
     found: list[int] = []
     try:
@@ -49,5 +49,5 @@ def has_descriptors(count: int) -> bool:
 
 
 def is_no_descriptor(error: OSError) -> bool:
-    """Return whether a file was not opened only because too many are open."""
+    """Return whether an open failed only because too many files are open."""
     return error.errno in (errno.EMFILE, errno.ENFILE)

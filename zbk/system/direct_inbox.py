@@ -1,13 +1,13 @@
-"""An actor's inbox that lets a sender handle a message itself while the actor has nothing to do.
+"""An actor's inbox that lets a sender handle a message itself while the actor is idle.
 
-To wake a thread costs the waker and the woken some 10 µs each, more than most messages take. A
-thread that has a small message for an idle actor, and would only go back to waiting, handles it in
-the actor's place: ``handle_here``. The actor is what it was to everybody else: one message at a
-time, those of one sender in order, and a failure ends it in its own thread.
+Waking a thread costs the waker and the woken thread some 10 µs each, more than most messages take.
+A thread that has a small message for an idle actor, and would wait afterwards, handles it in place
+of the actor: ``handle_here``. The actor's guarantees stay: one message at a time, messages of one
+sender in order, and a failure ends the actor in its own thread.
 
-A *turn* is the right to handle messages. The actor's thread has it but while it waits for a
-message. Not for threads in which ``KeyboardInterrupt`` may be raised: it would end a message
-half-way.
+A *turn* is the right to handle messages. The actor's thread has it except while it waits for a
+message. Threads in which ``KeyboardInterrupt`` may be raised must not use it: the interrupt would
+stop a message half-way.
 """
 
 import queue
@@ -18,13 +18,13 @@ import msgspec
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """To the actor, from ``handle_here``: a message has failed; raise this in your own thread."""
+    """Message to the actor: a message failed in ``handle_here``; the actor raises the error."""
 
     error: BaseException
 
 
 class TurnQueue:
-    """An inbox with a turn. ``get`` is the actor's; the rest is anybody's."""
+    """An inbox with a turn. Only the actor calls ``get``; any thread may call the rest."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -35,17 +35,17 @@ class TurnQueue:
         self._turn.acquire()  # the actor starts
 
     def put(self, envelope: Any) -> None:  # noqa: ANN401 - pykka's own type is private
-        """Leave a message for the actor."""
+        """Put a message into the inbox."""
         with self._lock:
             self._waiting_count += 1
         self._queue.put(envelope)
 
     def get(self) -> Any:  # noqa: ANN401 - as above
-        """Wait for a message, without the turn, and return it, with the turn."""
+        """Wait for a message without the turn, and return it with the turn."""
         self._turn.release()
         envelope = self._queue.get()
         self._turn.acquire()
-        if self._has_failed:  # that first: nothing may be handled behind a failure
+        if self._has_failed:  # first: no message may be handled after a failure
             self._has_failed = False
             ahead = []
             while not isinstance(envelope.message, Failed):
@@ -67,20 +67,20 @@ class TurnQueue:
 
     @property
     def has_waiting(self) -> bool:
-        """True while a message waits, perhaps already taken out by the actor, for the turn."""
+        """True while a message waits, also one that the actor took and that waits for the turn."""
         return self._waiting_count > 0
 
     def try_begin(self) -> bool:
-        """Acquire the turn, if the actor waits and nothing waits for it."""
+        """Acquire the turn if the actor waits without a message; return whether it did."""
         with self._lock:
             return not self._waiting_count and self._turn.acquire(blocking=False)
 
     def note_failure(self) -> None:
-        """Say that a ``Failed`` was put which must be the next message."""
+        """Record that a ``Failed`` was put, which must be the next message."""
         self._has_failed = True
 
     def end(self) -> None:
-        """Give the turn back."""
+        """Release the turn."""
         self._turn.release()
 
 
@@ -100,7 +100,7 @@ class DirectInbox:
         return TurnQueue()
 
     def handle_here(self, message: object) -> bool:
-        """Handle a message in the calling thread if the actor is idle; false: tell it instead."""
+        """Handle a message in the calling thread if the actor is idle; return whether it was."""
         inbox: TurnQueue = self.actor_inbox
         if not inbox.try_begin():
             return False
@@ -117,9 +117,9 @@ class DirectInbox:
 
 
 class Door:
-    """Where others hand messages to an actor with a direct inbox, which puts itself in. Any thread.
+    """Passes messages to an actor with a direct inbox, which registers itself. Any thread.
 
-    The actor may be made later than the door; it has to be there when the first message comes.
+    The actor may be created after the door, but before the first message.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Door:
         return self.actor.handle_here(message)
 
     def tell(self, message: object) -> None:
-        """Leave a message for the actor.
+        """Put a message into the actor's inbox.
 
         Raises:
             pykka.ActorDeadError: the actor has stopped.

@@ -1,14 +1,14 @@
-"""Syncing many files of one disk with one call, ``syncfs``: some twenty thousand are one wait.
+"""Syncing many files of one disk with one call, ``syncfs``: one wait for twenty thousand files.
 
-It is used only where it promises as much as an fsync of each file: it waits for the bytes of all of
-them, and tells of every one that could not be written since the descriptor was opened.
+It is used only where it promises as much as an fsync of each file: it waits for the bytes of all
+files, and reports every write error since the descriptor was opened.
 
-    kernel        before 5.8 errors of writing back were not told, before 5.17 not those of the
-                  file system itself
-    file systems  ext4, xfs, tmpfs. Others may hand the bytes on to somebody who is not asked to
-                  keep them (FUSE, network), or count errors elsewhere (overlays)
+    kernel        before 5.8 writeback errors were not reported, before 5.17 not those of the file
+                  system itself
+    file systems  ext4, xfs, tmpfs. Others may pass the bytes on without making them durable (FUSE,
+                  network), or count errors elsewhere (overlays)
 
-Elsewhere there is none, and each file is synced by itself.
+On other systems each file is synced separately.
 
 Source: syncfs(2); Linux's ``fs/sync.c`` (``errseq_check_and_advance`` of ``s_wb_err``).
 """
@@ -32,10 +32,10 @@ def can_sync_disk(path: str) -> bool:
 
 
 def sync_disk(fd: int) -> None:
-    """Return once all that was written to the disk of an open directory is on stable storage.
+    """Wait until all bytes written to the disk of an open directory are on stable storage.
 
     Raises:
-        OSError: something was not, since the directory was opened; told once.
+        OSError: a write failed since the directory was opened; reported once.
     """
     if _libc.syncfs(fd):
         code = ctypes.get_errno()
@@ -53,7 +53,7 @@ def _is_kernel_new(release: str) -> bool:
 
 
 def _file_system(path: str) -> int:
-    """Return the magic number of the file system; 0 if it cannot be told."""
+    """Return the magic number of the file system; 0 if it is not known."""
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
         return 0
     found = ctypes.create_string_buffer(_STATFS_SIZE)

@@ -1,17 +1,17 @@
-"""Files as a port: what storage may ask of a file system, and the body that asks Linux.
+"""Files as a port: the operations that storage uses, and their implementation on Linux.
 
-``FileSystem`` is what ``zbk.storage`` uses. ``OsFiles`` is the real one; ``tests.support`` has one
-that loses what was not synced, tears writes and fails on cue. Paths are strings.
+``zbk.storage`` uses a ``FileSystem``. ``OsFiles`` is the real one; ``tests.support`` has one that
+loses unsynced bytes, tears writes and fails on demand. Paths are strings.
 
-Errors are ``OSError``, as the operating system gives them; storage translates them. Those of an
-fsync are ``FsyncError``: whatever their number says, what was to be synced may be lost, and no
-second fsync tells. Any thread may call; a handle belongs to whoever opened it.
+Errors are ``OSError``, as the operating system raises them; storage translates them. An fsync
+raises ``FsyncError``: whatever its number, bytes may be lost, and no second fsync reports it. Any
+thread may call; a handle belongs to the code that opened it.
 
-Want of a descriptor is no ``OSError``, but ``OutOfDescriptorsError``: it says nothing about the
-file, so that no handler of ``OSError`` takes it for damage. ``OsFiles`` waits for one first: what
-has too many open, connections as a rule, closes some meanwhile. Everything that opens something may
-raise it: ``open``, ``list_dir``, ``make_dirs``, ``sync_dir``, ``open_disk``, ``lock``; nothing has
-changed then, but names that were made or removed before are not durable yet.
+A lack of descriptors is not an ``OSError`` but an ``OutOfDescriptorsError``: it says nothing about
+the file, and no handler of ``OSError`` must treat it as damage. ``OsFiles`` first waits for a
+descriptor: the owner of too many, usually connections, closes some meanwhile. Each operation that
+opens something may raise it: ``open``, ``list_dir``, ``make_dirs``, ``sync_dir``, ``open_disk``,
+``lock``. Nothing has changed then, but names created or removed before are not durable yet.
 """
 
 import errno
@@ -29,7 +29,7 @@ from zbk.system.disk_sync import can_sync_disk, sync_disk
 T = TypeVar("T")
 
 DESCRIPTOR_WAIT_MS: Final = 1_000
-"""How long is waited for a descriptor, counted from when there was none first."""
+"""Time to wait for a descriptor, from the first failure on."""
 
 _DESCRIPTOR_POLL_MS: Final = 5
 
@@ -37,11 +37,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class FsyncError(OSError):
-    """An fsync failed. Never to be tried again, not even for want of space."""
+    """A failed fsync. It is never tried again, not even after a lack of space."""
 
 
 def is_no_space(error: OSError) -> bool:
-    """Return whether an error is for want of space, so that it may go when there is some."""
+    """Return whether an error is a lack of space, which may end when space is freed."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return is_full and not isinstance(error, FsyncError)
 
@@ -51,19 +51,19 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path that was opened."""
 
     def pread(self, size: int, offset: int) -> bytes:
         """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
 
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
-        """Write all the buffers in a row at ``offset``; return their size. Never short.
+        """Write all buffers, one after another, at ``offset``; return their size. Never short.
 
-        When it fails, any part of them may be there.
+        After a failure any part of them may be in the file.
         """
 
     def sync(self) -> None:
-        """Return once all bytes written before this call are on stable storage (fdatasync)."""
+        """Wait until all bytes written before this call are on stable storage (fdatasync)."""
 
     def allocate(self, size: int) -> None:
         """Make the file at least ``size`` bytes long, blocks reserved, new bytes zero."""
@@ -75,17 +75,17 @@ class File(Protocol):
         """Return the file's length."""
 
     def close(self) -> None:
-        """Give the handle back. Twice is fine."""
+        """Close the handle. Twice is fine."""
 
 
 class Disk(Protocol):
-    """A disk whose files are all synced together. It knows of writes since it was opened."""
+    """A disk whose files are synced together. It reports write errors since it was opened."""
 
     def sync(self) -> None:
-        """Return once all bytes written before this call are on stable storage."""
+        """Wait until all bytes written before this call are on stable storage."""
 
     def close(self) -> None:
-        """Give the handle back. Twice is fine."""
+        """Close the handle. Twice is fine."""
 
 
 class FileSystem(Protocol):
@@ -101,10 +101,10 @@ class FileSystem(Protocol):
         """Return the names in a directory, sorted."""
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and its parents; fine if it is there. Durable when this returns."""
+        """Create a directory and its parents if they are missing. Durable on return."""
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, replacing what had it. Durable after ``sync_dir``."""
+        """Rename a file, replacing a file of the new name. Durable after ``sync_dir``."""
 
     def remove(self, path: str) -> None:
         """Remove a file. Durable after ``sync_dir``."""
@@ -113,22 +113,22 @@ class FileSystem(Protocol):
         """Remove an empty directory. Durable after ``sync_dir`` of its parent."""
 
     def sync_dir(self, path: str) -> None:
-        """Return once creations, renames and removals in this directory are durable."""
+        """Wait until creations, renames and removals in this directory are durable."""
 
     def open_disk(self, path: str) -> Disk | None:
-        """Return what syncs all files of the disk that the directory ``path`` is on, at once.
+        """Return the disk of the directory ``path``, which syncs all its files together.
 
-        Not their names. ``None`` where that promises less than an fsync of each file.
+        It does not sync names. ``None`` if that promises less than an fsync of each file.
         """
 
     def free_size(self, path: str) -> int:
-        """Return the bytes that may still be written below ``path``."""
+        """Return the free bytes of the disk of ``path``."""
 
     def total_size(self, path: str) -> int:
-        """Return the bytes of the disk that ``path`` is on, used or not."""
+        """Return the size of the disk of ``path``."""
 
     def lock(self, path: str) -> File | None:
-        """Lock the file ``path`` for this process, making it; ``None`` if another one holds it."""
+        """Create and lock a file for this process; return ``None`` if another process holds it."""
 
 
 class OsFile:
@@ -142,7 +142,7 @@ class OsFile:
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path that was opened."""
         return self._path
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -167,7 +167,7 @@ class OsFile:
         return b"".join(parts)
 
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
-        """Write all the buffers in a row at ``offset``; return their size. Never short."""
+        """Write all buffers, one after another, at ``offset``; return their size. Never short."""
         if len(buffers) <= _IOV_MAX:
             return self._pwrite_some(buffers, offset)
         total = 0
@@ -189,7 +189,7 @@ class OsFile:
         return size
 
     def sync(self) -> None:
-        """Return once all bytes written before this call are on stable storage (fdatasync)."""
+        """Wait until all bytes written before this call are on stable storage (fdatasync)."""
         try:
             os.fdatasync(self._fd)
         except OSError as error:
@@ -214,13 +214,13 @@ class OsFile:
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        """Give the handle back. Twice is fine."""
+        """Close the handle. Twice is fine."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def _named(self, error: OSError) -> OSError:
-        """Add the file to an error: calls on a descriptor do not."""
+        """Add the path to an error: calls on a descriptor do not."""
         error.filename = self._path
         return error
 
@@ -235,14 +235,14 @@ class OsDisk:
         self._fd = _open_dir(path)
 
     def sync(self) -> None:
-        """Return once all bytes written before this call are on stable storage (syncfs)."""
+        """Wait until all bytes written before this call are on stable storage (syncfs)."""
         try:
             sync_disk(self._fd)
         except OSError as error:
             raise FsyncError(error.errno, error.strerror, self._path) from error
 
     def close(self) -> None:
-        """Give the handle back. Twice is fine."""
+        """Close the handle. Twice is fine."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -252,7 +252,7 @@ class OsFiles:
     """The operating system's file system."""
 
     def __init__(self) -> None:
-        self._short_ms: int | None = None  # when there was no descriptor, and has been none since
+        self._short_ms: int | None = None  # first failure of the current lack of descriptors
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
         """Open a file; ``create`` makes a new, empty one and fails if the name is taken."""
@@ -270,10 +270,10 @@ class OsFiles:
         return sorted(self._patiently(path, lambda: os.listdir(path)))
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and its parents; fine if it is there. Durable when this returns."""
+        """Create a directory and its parents if they are missing. Durable on return."""
         try:
             path = os.path.abspath(path)
-        except FileNotFoundError as error:  # it does not say which
+        except FileNotFoundError as error:  # it does not name the folder
             why = "the current folder was removed"
             raise FileNotFoundError(error.errno, why, path) from error
         missing = []
@@ -285,12 +285,12 @@ class OsFiles:
             try:
                 self.sync_dir(os.path.dirname(one))
             except OutOfDescriptorsError:
-                with suppress(OSError):  # the next call must not find it and take it for durable
+                with suppress(OSError):  # the next call must not take it for durable
                     os.rmdir(one)
                 raise
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, replacing what had it. Durable after ``sync_dir``."""
+        """Rename a file, replacing a file of the new name. Durable after ``sync_dir``."""
         os.replace(old, new)
 
     def remove(self, path: str) -> None:
@@ -302,7 +302,7 @@ class OsFiles:
         os.rmdir(path)
 
     def sync_dir(self, path: str) -> None:
-        """Return once creations, renames and removals in this directory are durable."""
+        """Wait until creations, renames and removals in this directory are durable."""
         fd = self._patiently(path, lambda: _open_dir(path))
         try:
             os.fsync(fd)
@@ -312,21 +312,21 @@ class OsFiles:
             os.close(fd)
 
     def open_disk(self, path: str) -> Disk | None:
-        """Return what syncs all files of the disk that the directory ``path`` is on, at once."""
+        """Return the disk of the directory ``path``, which syncs all its files together."""
         return self._patiently(path, lambda: OsDisk(path)) if can_sync_disk(path) else None
 
     def free_size(self, path: str) -> int:
-        """Return the bytes that may still be written below ``path``."""
+        """Return the free bytes of the disk of ``path``."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
     def total_size(self, path: str) -> int:
-        """Return the bytes of the disk that ``path`` is on, used or not."""
+        """Return the size of the disk of ``path``."""
         stat = os.statvfs(path)
         return stat.f_blocks * stat.f_frsize
 
     def lock(self, path: str) -> File | None:
-        """Lock the file ``path`` for this process, making it; ``None`` if another one holds it."""
+        """Create and lock a file for this process; return ``None`` if another process holds it."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = self._patiently(path, lambda: os.open(path, flags, 0o600))
         try:
@@ -337,7 +337,7 @@ class OsFiles:
         return OsFile(fd, path)
 
     def _patiently(self, path: str, get: Callable[[], T]) -> T:
-        """Return what ``get`` opens, waiting for a descriptor if there is none."""
+        """Return the result of ``get``; wait for a descriptor if there is none."""
         while True:
             try:
                 found = get()

@@ -1,8 +1,8 @@
-"""An actor's inbox that costs a tenth: a queue implemented in C instead of one in Python.
+"""An actor's inbox at a tenth of the cost: a queue implemented in C instead of Python.
 
-``queue.Queue`` takes a lock and a condition in Python for each message, some 10 µs in all on both
-sides; ``queue.SimpleQueue`` has the four methods that pykka uses, and is as unbounded as the other:
-what an actor may be sent is bounded by whoever sends (credits, windows).
+``queue.Queue`` takes a lock and a condition in Python for each message, some 10 µs on both sides
+together. ``queue.SimpleQueue`` has the four methods that pykka uses. Both are unbounded: the
+senders bound the messages to an actor (credits, windows).
 """
 
 import queue

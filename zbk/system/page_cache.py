@@ -1,4 +1,4 @@
-"""What the kernel holds of a file in memory, and how to have it let go.
+"""Files in the kernel's page cache: their size there, and dropping them.
 
 Source: mincore(2), posix_fadvise(2); the way of ``vmtouch``.
 """
@@ -14,20 +14,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def drop_from_memory(path: str) -> None:
-    """Sync a file and have the kernel drop it; a tmpfs keeps it, and so do other mappings."""
+    """Sync a file and drop it from memory; a tmpfs keeps it, and so do other mappings."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)  # what is dirty cannot be dropped
+        os.fsync(fd)  # dirty pages cannot be dropped
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)
 
 
 def size_in_memory(path: str) -> int:
-    """Return the bytes of a file, in whole pages, that are in memory. It brings none there.
+    """Return the bytes of a file, in whole pages, that are in memory, without reading it.
 
     Raises:
-        OSError: it is not there, or not ours to write to.
+        OSError: the file is missing, or cannot be written.
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -38,7 +38,7 @@ def size_in_memory(path: str) -> int:
             start = ctypes.c_char.from_buffer(mapped)
             found = (ctypes.c_ubyte * -(-size // _PAGE_SIZE))()
             failed = _libc.mincore(ctypes.byref(start), ctypes.c_size_t(size), found)
-            del start  # or the map could not be closed
+            del start  # else the map cannot be closed
     finally:
         os.close(fd)
     if failed:

@@ -1,4 +1,4 @@
-"""What a process has used, from Linux's ``/proc``. Sizes in bytes, times in milliseconds."""
+"""Resources used by a process, from ``/proc``. Sizes are in bytes, times in milliseconds."""
 
 import os
 
@@ -9,14 +9,14 @@ _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessUsage(msgspec.Struct, frozen=True):
-    """What one process has used since it started."""
+    """Resources used by one process since its start."""
 
     cpu_ms: int
     rss_size: int
-    disk_write_size: int  # bytes it caused to be written to storage
+    disk_write_size: int  # bytes that it caused to be written to storage
 
     def since(self, earlier: "ProcessUsage") -> "ProcessUsage":
-        """Return what was used between ``earlier`` and this; memory stays as it is now."""
+        """Return the use since ``earlier``; memory is the current value."""
         return ProcessUsage(
             self.cpu_ms - earlier.cpu_ms,
             self.rss_size,
@@ -25,7 +25,7 @@ class ProcessUsage(msgspec.Struct, frozen=True):
 
 
 def usage(pid: int | None = None) -> ProcessUsage:
-    """Return what a process, by default this one, has used; zeros if nobody can say."""
+    """Return the use of a process, by default this one; zeros if it is not known."""
     base = f"/proc/{'self' if pid is None else pid}"
     try:
         with open(f"{base}/stat", encoding="ascii", errors="replace") as file:

@@ -1,7 +1,7 @@
-"""The id of this process, without a system call for each question.
+"""The id of this process, without a system call.
 
-``os.getpid`` asks the kernel each time: a twentieth of the price of an append, for a number that
-only a fork changes. Python reports each fork of its own.
+``os.getpid`` calls the kernel each time: a twentieth of the cost of an append, for a number that
+only a fork changes. Python reports its own forks.
 """
 
 import os

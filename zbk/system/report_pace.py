@@ -1,7 +1,7 @@
-"""How often a log line is written about things that may happen often.
+"""The pace of log lines about frequent events.
 
-The first is reported at once; what comes within the interval after a report is counted, and
-reported together when the interval is over. Pure; its owner calls ``take_due`` now and then, and
+The first event is reported at once; events within the interval after a report are counted, and
+reported together when the interval is over. Pure; its owner calls ``take_due`` regularly, and
 locks.
 """
 
@@ -11,7 +11,7 @@ ThingT = TypeVar("ThingT")
 
 
 class ReportPace(Generic[ThingT]):
-    """What has happened and was not reported yet: how often, and the last of it."""
+    """The events that were not reported yet: their number, and the last one."""
 
     def __init__(self, interval_ms: int) -> None:
         self._interval_ms = interval_ms
@@ -20,12 +20,12 @@ class ReportPace(Generic[ThingT]):
         self._last: ThingT | None = None
 
     def note(self, thing: ThingT) -> None:
-        """Count something that happened."""
+        """Count an event."""
         self._count += 1
         self._last = thing
 
     def take_due(self, now_ms: int) -> tuple[int, ThingT] | None:
-        """Return how much is to be reported now, and the last of it; ``None`` if nothing is.
+        """Return the number of events to report now, and the last one; ``None`` if there are none.
 
         >>> pace = ReportPace[str](1_000)
         >>> for name in ("a", "b"):

@@ -1,4 +1,4 @@
-"""Where standard error goes, for this process and those that it starts."""
+"""Redirection of standard error, for this process and its children."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ _STANDARD_ERROR = 2  # file descriptor
 
 @contextmanager
 def stderr_to(path: Path) -> Iterator[None]:
-    """Append standard error to a file for a while; children started meanwhile keep it there."""
+    """Append standard error to a file during the block; children started meanwhile keep it."""
     sys.stderr.flush()
     saved = os.dup(_STANDARD_ERROR)
     try:

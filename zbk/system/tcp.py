@@ -1,9 +1,9 @@
-"""What can be done to a TCP connection that another library owns, by the number of its descriptor.
+"""Operations on a TCP connection that another library owns, by the number of its descriptor.
 
-A number may be given back and used again by another connection, or a file, at any time. So each
-connection has a *cookie*, the kernel's own number for a socket, never used again while the machine
-runs; whatever changes a connection compares it first, on a descriptor of its own that nobody else
-gives back.
+The owner may close the descriptor at any time, and its number may be used again for another
+connection or a file. So each connection has a *cookie*, the kernel's number for a socket, which is
+not used again while the machine runs. Each function that changes a connection first compares the
+cookie, on a duplicate descriptor that only this module closes.
 """
 
 import ctypes
@@ -24,23 +24,25 @@ _ACKED_OFFSET: Final = 120  # of ``struct tcp_info``
 _ACKED_RECEIVED: Final = struct.Struct("=QQ")
 _INFO_SIZE: Final = _ACKED_OFFSET + _ACKED_RECEIVED.size
 
-_libc = ctypes.PyDLL(None)  # the calls do not wait: to let other threads in would cost more
-_info = ctypes.create_string_buffer(_INFO_SIZE)  # of one thread at a time: Python's lock is held
+_libc = ctypes.PyDLL(None)  # the calls do not wait: releasing Python's lock would cost more
+_info = ctypes.create_string_buffer(
+    _INFO_SIZE
+)  # used by one thread at a time: Python's lock is held
 
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF: return 0 bytes of the packet
 
 
 def cookie_of(fd: int) -> int:
-    """Return the cookie of an open socket; 0 if it is none, or is closed."""
+    """Return the cookie of an open socket; 0 if it is not a socket, or is closed."""
     with _own(fd) as own:
         return 0 if own is None else _cookie(own)
 
 
 def end_connection(fd: int, cookie: int) -> None:
-    """End the connection that has this cookie, in both directions, if the number is still its own.
+    """End the connection with this cookie, in both directions, if ``fd`` still belongs to it.
 
-    The owner of the descriptor sees the end of the stream, and gives it back. The kernel keeps
-    nothing of what was still to be sent.
+    The owner of the descriptor sees the end of the stream, and closes it. The kernel drops unsent
+    bytes.
     """
     with _own(fd) as own:
         if own is not None and cookie and _cookie(own) == cookie:
@@ -50,15 +52,15 @@ def end_connection(fd: int, cookie: int) -> None:
 
 
 class TcpCounts(NamedTuple):
-    """What the kernel has counted of a connection, in bytes."""
+    """The kernel's counts of a connection, in bytes."""
 
-    acked_size: int  # that the peer's machine has acknowledged
-    received_size: int  # that came in order, read or not
-    unread_size: int  # of these, what nobody here has read yet
+    acked_size: int  # acknowledged by the peer's machine
+    received_size: int  # received in order, read or not
+    unread_size: int  # received and not read yet
 
 
 def tcp_counts(fd: int) -> TcpCounts | None:
-    """Return what was counted of the connection of a descriptor; ``None`` if it is no TCP."""
+    """Return the counts of the connection of a descriptor; ``None`` if it is not TCP."""
     size = ctypes.c_uint32(_INFO_SIZE)
     if _libc.getsockopt(fd, socket.IPPROTO_TCP, _TCP_INFO, _info, ctypes.byref(size)):
         return None
@@ -79,9 +81,9 @@ class Listener:
         self.is_shut = False
 
     def shut(self) -> None:
-        """Refuse new connections: the kernel drops their packets, so that they come again.
+        """Refuse new connections: the kernel drops their packets, and the peers retry.
 
-        Those that wait to be accepted still are. Nothing happens where this cannot be done.
+        Connections that wait to be accepted still are. Nothing happens if the kernel refuses.
         """
         if self._socket is not None and not self.is_shut:
             program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
@@ -98,7 +100,7 @@ class Listener:
             self.is_shut = False
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -106,7 +108,7 @@ class Listener:
 
 @contextmanager
 def _own(fd: int) -> Iterator[socket.socket | None]:
-    """Yield a socket of our own for what a number stands for now; ``None`` if it is no socket."""
+    """Yield a duplicate of the socket that ``fd`` is now; ``None`` if it is not a socket."""
     own: socket.socket | None = None
     with suppress(OSError):
         copy = os.dup(fd)

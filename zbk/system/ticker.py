@@ -1,8 +1,8 @@
-"""A thread that calls back at intervals, for whoever cannot keep time in its own thread.
+"""A thread that calls back at intervals.
 
-Callbacks run in the ticker's thread, one after another, and must not block: an actor's ``tell``.
-Those of one short interval are called together: hundreds of them, each at its own moment, would
-wake the thread all the time.
+Callbacks run in the ticker's thread, one after another, and must not block: usually an actor's
+``tell``. Callbacks with the same short interval are called together: hundreds of them at different
+moments would wake the thread all the time.
 """
 
 import logging
@@ -15,7 +15,7 @@ from zbk.system.clock import monotonic_ms
 logger = logging.getLogger(__name__)
 
 SHORT_MS: Final = 1_000
-"""Up to this, intervals begin at their multiples."""
+"""Intervals up to this begin at their multiples."""
 
 
 class Ticker:
@@ -30,8 +30,8 @@ class Ticker:
         self._thread.start()
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` each ``interval_ms``, first after one interval, if short up to two."""
-        assert interval_ms > 0, "an interval of 0 means off: do not ask for it"
+        """Call ``callback`` each ``interval_ms``, first after one interval, up to two if short."""
+        assert interval_ms > 0, "an interval of 0 means off"
         with self._changed:
             self._calls.append((interval_ms, callback))
             is_short = interval_ms <= SHORT_MS
@@ -40,7 +40,7 @@ class Ticker:
             self._changed.notify()
 
     def cancel(self, callback: Callable[[], None]) -> None:
-        """Stop calling ``callback``; a call that is under way may still come."""
+        """Stop calling ``callback``; a call that has begun may still come."""
         with self._changed:
             self._calls = [call for call in self._calls if call[1] != callback]
             self._due_ms.pop(callback, None)
@@ -78,7 +78,7 @@ class Ticker:
 
 
 def next_due_ms(now_ms: int, interval_ms: int) -> int:
-    """Return when a call is due that comes each ``interval_ms`` and has come now.
+    """Return the next due time of a call that comes each ``interval_ms`` and came now.
 
     >>> next_due_ms(1_234, 100), next_due_ms(1_234, 5_000)
     (1300, 6234)

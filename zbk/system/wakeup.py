@@ -1,13 +1,13 @@
-"""A wake-up for a thread that waits in a poller: the write end may be used by any thread."""
+"""A wake-up for a thread that waits in a poller. Any thread may wake it."""
 
 import os
 import threading
 
 
 class Wakeup:
-    """A file descriptor that becomes readable when somebody calls ``wake``.
+    """A file descriptor that becomes readable after a call of ``wake``.
 
-    Many calls before the sleeper looks cost one system call.
+    Many calls before the waiting thread runs cost one system call.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Wakeup:
 
     @property
     def fd(self) -> int:
-        """What to poll for reading."""
+        """The descriptor to poll for reading."""
         return self._reader
 
     def wake(self) -> None:
@@ -30,14 +30,14 @@ class Wakeup:
                 os.write(self._writer, b"!")
 
     def clear(self) -> None:
-        """Make ``fd`` unreadable. The sleeper calls it before it looks for work, not after."""
+        """Make ``fd`` unreadable. The waiting thread calls it before it takes work, not after."""
         with self._lock:
             if self._is_set:
                 os.read(self._reader, 4096)
                 self._is_set = False
 
     def close(self) -> None:
-        """Give both ends back."""
+        """Close both ends."""
         with self._lock:
             if self._writer >= 0:
                 os.close(self._writer)
