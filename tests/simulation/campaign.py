@@ -1,15 +1,15 @@
 """Many seeds: run, counted, summed up."""
 
 import gc
-import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import get_context
 
 import msgspec
 
 from tests.simulation.run import run_seed
+from tests.simulation.undisturbed import undisturbed
 from tests.simulation.world import Parts
 
 CHUNK_COUNT = 25
@@ -48,13 +48,14 @@ class Summary(msgspec.Struct):
         return "\n".join([*lines, *self.stories.values()])
 
 
-def run_seeds(first: int, stop: int, parts: Callable[[], Parts] = Parts) -> Summary:
-    """Run the seeds ``first .. stop - 1`` in this process."""
+def run_seeds(seeds: Iterable[int], parts: Callable[[], Parts] = Parts) -> Summary:
+    """Run seeds in this process."""
     summary = Summary()
-    for seed in range(first, stop):
+    for seed in seeds:
         summary.seed_count += 1
         try:
-            outcome = run_seed(seed, parts())
+            with undisturbed():
+                outcome = run_seed(seed, parts())
         except Exception:  # noqa: BLE001 - whatever it is, the other seeds are run
             summary.failure_count += 1
             summary.failures[seed] = ["exception"]
@@ -80,16 +81,9 @@ def run_on_all_cores(first: int, stop: int, job_count: int) -> Iterator[Summary]
 
 
 def _prepare_process() -> None:
-    """Turn off what a run does not need: log records, and collections of cycles in its middle."""
-    logging.disable(logging.CRITICAL)
     gc.collect()
     gc.freeze()  # the modules
-    gc.disable()
 
 
 def _run_chunk(chunk: tuple[int, int]) -> Summary:
-    total = Summary()
-    for seed in range(*chunk):
-        total.take(run_seeds(seed, seed + 1))
-        gc.collect()  # the world of a run is one large cycle
-    return total
+    return run_seeds(range(*chunk))

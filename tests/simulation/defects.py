@@ -22,11 +22,13 @@ from tests.simulation import repair_defects as repair
 from tests.simulation import shared_client_defects as shared
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import TimedSyncQueue
+from tests.simulation.chosen_seeds import KNOWN_SEEDS
 from tests.simulation.kernel import MS
 from tests.simulation.logs import SimulatedLogOwner
 from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.stepped_actor import SteppedActor
+from tests.simulation.undisturbed import undisturbed
 from tests.simulation.world import Parts, World
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
 from zbk.actors.identity import losses
@@ -85,18 +87,6 @@ from zbk.storage.tools.reindex import Reindex
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport import bundles
 
-KNOWN_SEEDS: Final = {
-    "M5": 16, "M6": 6, "M7": 4, "M8": 47, "M14": 19, "M15": 22, "M16": 6, "M19": 8, "M21": 22,
-    "M22": 565, "M25": 5, "M32": 8, "M35": 45, "L2": 20, "L5": 33, "L6": 12, "L7": 384, "C1": 8,
-    "C3": 14, "C4": 18, "C5": 43, "R1": 24, "R2": 12, "R5": 31, "R6": 12, "R7": 8, "R8": 8, "R9": 8,
-    "R10": 8, "V1": 0, "V2": 5, "V3": 6, "V4": 48, "V5": 31, "V6": 51002052, "J1": 84, "W1": 88,
-    "W2": 59, "W3": 130, "X8": 3, "X9": 2305, "D1": 51, "D2": 8, "P1": 6,
-    "P2": 6, "P3": 6, "T1": 10, "T2": 2, "S1": 11, "N1": 334, "N2": 35, "N3": 3, "N4": 407,
-    "N5": 146, "T4": 57, "T5": 282,
-}  # fmt: skip
-"""Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
-changes what a seed does makes them no better than others; then it only takes longer."""
-
 Patch = tuple[Any, str, Any]
 """A class, the name of a method, and the wrong one."""
 
@@ -128,7 +118,8 @@ class Defect(msgspec.Struct, frozen=True):
         """Return the first run that shows it, of the stated number of seeds or of so many."""
         known = [KNOWN_SEEDS[self.code]] if self.code in KNOWN_SEEDS else []
         for seed in (*known, *range(seed_count or self.seed_count)):
-            outcome = self.run(seed)
+            with undisturbed():
+                outcome = self.run(seed)
             if outcome.violations:
                 return outcome
         return None

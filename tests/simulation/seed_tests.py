@@ -1,12 +1,14 @@
-"""What the two files of seeds share: they are two so that two processes run them."""
+"""What the files of seeds share."""
 
-from tests.simulation.campaign import Summary, run_seeds
+from typing import Final
 
-CHUNK_COUNT = 10
-SEED_COUNT = 500
-"""Seeds of one file."""
+CHUNK_COUNT: Final = 10
+"""Tests of one file; each runs a part of its seeds."""
 
-DANGEROUS_PLACES = (
+DAY_SEED_COUNT: Final = 60
+_FIRST_DAY_SEED: Final = 10_000_000
+
+DANGEROUS_PLACES: Final = (
     "auditor: a term begins",
     "auditor: holdings are compared",
     "auditor: the brake is applied",
@@ -102,24 +104,14 @@ DANGEROUS_PLACES = (
     "writer: the ensemble of a VD ledger was changed",
     "writer: the ensemble was changed",
 )
-"""Each is reached within the seeds of one file, many times."""
+"""Each is reached by the covering seeds, several times."""
 
 
-class Seeds:
-    """The seeds of one file, in chunks, and what they add up to."""
+def seeds_of_day(day: int) -> range:
+    """Return the seeds that are run on a day, counted from 1970: each day has others.
 
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self.total = Summary()
-
-    def run(self, chunk: int) -> Summary:
-        """Run one chunk."""
-        size = SEED_COUNT // CHUNK_COUNT
-        start = self.first + chunk * size
-        summary = run_seeds(start, start + size)
-        self.total.take(summary)
-        return summary
-
-    def missed(self) -> list[str]:
-        """Return the dangerous places that no run has come to."""
-        return [place for place in DANGEROUS_PLACES if not self.total.sometimes[place]]
+    >>> seeds_of_day(1) == range(10_000_060, 10_000_120)
+    True
+    """
+    first = _FIRST_DAY_SEED + day * DAY_SEED_COUNT
+    return range(first, first + DAY_SEED_COUNT)

@@ -1,0 +1,24 @@
+"""What a run of the simulation does without: log records, and a garbage collector in its middle."""
+
+import gc
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Switch off log records and the collector of cycles; collect once at the end.
+
+    The world of a run is one large cycle. Collections in its middle find nothing and take a fifth
+    of its time.
+    """
+    disabled_level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        logging.disable(disabled_level)
+        gc.collect()
