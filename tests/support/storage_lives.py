@@ -252,7 +252,8 @@ class Life:
             assert info.explicit_lac <= self.attempted.lacs.get(ledger_id, NO_ENTRY)
             attempted = self.attempted.entries.get(ledger_id, {})
             assert info.last_entry_id in {NO_ENTRY, *attempted}
-            for entry_id, entry in attempted.items():
+            promised = self.written.entries.get(ledger_id, {})  # ``check`` has read those
+            for entry_id, entry in attempted.items() - promised.items():
                 with suppress(NoSuchLedgerError):
                     resolved = self.storage.homes.ledger(ledger_id).resolve([entry_id], NO_LIMIT)
                     if resolved is not None:
