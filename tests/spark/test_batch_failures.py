@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import zbk
+from tests.support.machine import patient_s
 from tests.support.spark import HOUR_MS, LONG_AFTER_MS, DataSetName, error_of, in_thread, marks_in
 from tests.support.spark_sources import SOURCES, mark
 from tests.support.waiting import wait_until
@@ -17,7 +18,7 @@ from zbk.cluster.local import LocalCluster
 ROOT = Path(__file__).parents[2]
 ROW_COUNT = 1000
 WAIT_S = 60
-DRIVER_TIMEOUT_S = 100
+DRIVER_TIMEOUT_S = patient_s(100)
 
 
 @pytest.fixture

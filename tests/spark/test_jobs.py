@@ -20,11 +20,12 @@ from jobs.bulk_load import bulk_load
 from jobs.export import export
 from jobs.verify import verify
 from pyspark_zbk.job import main
+from tests.support.machine import patient_s
 from zbk.cluster.local import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 ROW_COUNT = 500
-SUBMIT_TIMEOUT_S = 240.0
+SUBMIT_TIMEOUT_S = patient_s(240.0)
 
 Run = Callable[..., Any]
 

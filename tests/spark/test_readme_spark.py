@@ -7,11 +7,12 @@ import pytest
 
 from tests.integration import test_readme as tour
 from tests.integration.test_readme import ROOT, ends_with_the_test, environment, home
+from tests.support.machine import patient_s
 
 __all__ = ["ends_with_the_test", "environment", "home"]  # fixtures
 
 SECTION = "## With Spark"
-BLOCK_TIMEOUT_S = 240.0  # a Spark is started in each
+BLOCK_TIMEOUT_S = patient_s(240.0)  # a Spark is started in each
 
 
 @pytest.mark.timeout(600)

@@ -9,12 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import zbk
+from tests.support.machine import patient_s
 from tests.support.spark import DataSetName, error_of
 from tests.support.spark_streams import SINKS, rows_of_log, run
 from zbk.cluster.local import LocalCluster
 
 ROOT = Path(__file__).parents[2]
-DRIVER_TIMEOUT_S = 100
+DRIVER_TIMEOUT_S = patient_s(100)
 ENTRY_COUNT = 300
 BATCH_COUNT = 3
 

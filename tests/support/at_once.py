@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Callable, Sequence
 
-JOIN_TIMEOUT_S = 60.0
+from tests.support.machine import patient_s
+
+JOIN_TIMEOUT_S = patient_s(60.0)
 
 
 def run_at_once(tasks: Sequence[Callable[[], None]]) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.machine import patient_s
 from zbk.cluster.local import LocalCluster
 
-COMMAND_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = patient_s(60.0)
 
 QUICK = {"session_timeout_ms": 2_000}
 """A killed bookie is not registered for long, so its restart does not take long."""

@@ -6,8 +6,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+from tests.support.machine import patient_s
+
 _GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
-_TIMEOUT_S: Final = 20.0
+_TIMEOUT_S: Final = patient_s(20.0)
 _SHORT_SIZE_MAX: Final = 255
 
 

@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from tests.support.machine import patient_s
 from zbk.system.clock import monotonic_s
 
 ItemT = TypeVar("ItemT")
 
-WAIT_TIMEOUT_S = 15.0
+WAIT_TIMEOUT_S = patient_s(15.0)
 
 
 class Recorder(Generic[ItemT]):
