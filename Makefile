@@ -43,7 +43,7 @@ demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, th
 	@$(BIN)/python -m zbk demo spark $(ARGS)
 
 test: $(STAMPS)/dev ## all tests but the soak; twelve minutes on two cores
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
 
 check: $(STAMPS)/dev ## lint, format, types, layers, voice
 	$(BIN)/python -m ruff check .

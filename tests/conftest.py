@@ -1,5 +1,7 @@
 """What every test of zbk stands on: golden files that can be rewritten, actors that end."""
 
+import gc
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests.support import warm_start
+from tests.support.machine import patient_s
 from tests.support.memory_store import open_memory_stores_by_address
 from tests.support.schedule import Scheduling, rank_of
 from tests.support.sessions import close_sessions
@@ -28,11 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(tryfirst=True)  # before pytest-timeout
+def pytest_configure(config: pytest.Config) -> None:
     """Open ``memory://`` addresses, and have the programs that tests start end at SIGINT.
 
     A shell's background jobs ignore SIGINT.
     """
+    os.environ.setdefault("PYTEST_TIMEOUT", str(patient_s(float(config.getini("timeout")))))
     open_memory_stores_by_address()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,8 +51,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest."""
+    """Put what waits before what computes."""
     items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of tests out of each later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

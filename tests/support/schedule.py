@@ -1,38 +1,96 @@
 """Which tests run in which of xdist's processes, and in which order.
 
-A file is run by one process; and so are all the tests of Spark, which share a session. A session
-and its cluster take ten seconds of both cores, and several at once get in each other's way for
-minutes. They come first, beside tests that mostly wait; the many short ones fill what is left.
+A process runs a whole file, or all files that share a server: those of Spark share a session, which
+takes ten seconds of both cores to start; others share a ZooKeeper.
+
+Tests of Spark and of real processes mostly wait; the others mostly compute. One process begins with
+what computes and the others begin with what waits, so that both cores have work all the time. What
+takes long comes first on either side, and many short files are left for the end.
 """
 
 from typing import Final
 
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
-_ORDER: Final = ("tests/spark/", "tests/integration/", "tests/simulation/", "tests/")
-_LATER: Final = "tests/integration/metadata/"
-_SPARK: Final = "tests/spark"
+_COMPUTING_PROCESS: Final = "gw1"
+
+_INTEGRATION: Final = "tests/integration"
+_TOGETHER: Final = {
+    "tests/spark": ("tests/spark/",),
+    f"{_INTEGRATION}/zookeeper": (
+        f"{_INTEGRATION}/metadata/test_metadata_conformance",
+        f"{_INTEGRATION}/metadata/test_zookeeper",
+        f"{_INTEGRATION}/test_auditor.py",
+        f"{_INTEGRATION}/test_autorecovery_zookeeper.py",
+        f"{_INTEGRATION}/test_on_zookeeper.py",
+    ),
+}
+"""What one process runs as a whole, by a name that says where it belongs."""
+
+_LONG_WAITING: Final = (
+    "tests/spark",
+    f"{_INTEGRATION}/zookeeper",
+    f"{_INTEGRATION}/metadata/test_sqlite_store.py",
+    f"{_INTEGRATION}/test_failures.py",
+    f"{_INTEGRATION}/test_autorecovery.py",
+    f"{_INTEGRATION}/test_demo.py",
+    f"{_INTEGRATION}/test_readme.py",
+    f"{_INTEGRATION}/test_cli.py",
+    f"{_INTEGRATION}/test_bench_write.py",
+    f"{_INTEGRATION}/test_full_disk.py",
+    f"{_INTEGRATION}/test_ensemble_change.py",
+    f"{_INTEGRATION}/",
+)
+"""Tests that mostly wait, those that take longest first."""
+
+_LONG_COMPUTING: Final = (
+    "tests/unit/storage/test_power_cuts.py",
+    "tests/simulation/",
+    "tests/unit/storage/test_failing_calls.py",
+    "tests/unit/actors/upkeep/test_compaction_crashes.py",
+    "tests/unit/storage/test_full_disk.py",
+    "tests/unit/storage/test_damage",
+    "tests/unit/storage/test_several_directories.py",
+    "tests/unit/storage/test_crash_points.py",
+    "tests/unit/benchmarks/",
+    "tests/unit/protocol/",
+    "tests/",
+)
+"""Tests that mostly compute, those that take longest first."""
 
 
 def rank_of(node_id: str) -> int:
-    """Return when a test comes, beside others: low is early."""
-    if node_id.startswith(_LATER):
-        return len(_ORDER)
-    return next((n for n, start in enumerate(_ORDER) if node_id.startswith(start)), len(_ORDER))
+    """Return when a test comes: low is early, and high is early for the process that computes.
+
+    >>> sorted(["tests/unit/a.py", "tests/simulation/b.py", "tests/spark/c.py"], key=rank_of)
+    ['tests/spark/c.py', 'tests/unit/a.py', 'tests/simulation/b.py']
+    """
+    scope = scope_of(node_id)
+    for place, start in enumerate(_LONG_WAITING):
+        if scope.startswith(start):
+            return place
+    last = len(_LONG_WAITING) + len(_LONG_COMPUTING)
+    return next((last - n for n, s in enumerate(_LONG_COMPUTING) if scope.startswith(s)), last)
 
 
 def scope_of(node_id: str) -> str:
-    """Return the name of what one process runs as a whole: a file, or the folder of Spark.
+    """Return the name of what one process runs as a whole.
 
     >>> scope_of("tests/unit/test_docs.py::test_a"), scope_of("tests/spark/test_streams.py::test_b")
     ('tests/unit/test_docs.py', 'tests/spark')
     """
     path = node_id.partition("::")[0]
-    return _SPARK if path.startswith(f"{_SPARK}/") else path
+    return next((name for name, starts in _TOGETHER.items() if path.startswith(starts)), path)
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """Work for xdist's processes by ``scope_of``."""
+    """Work for xdist's processes by ``scope_of``, from both ends of the order."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node.gateway.id == _COMPUTING_PROCESS:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
