@@ -89,6 +89,9 @@ ARGUMENTS = {
     "bench floor": "--count 100",
     "bench tail": "--count 10",
     "generate completion": "bash",
+    "generate systemd": "",
+    "generate compose": "",
+    "generate k8s": "",
     "version": "",
 }
 

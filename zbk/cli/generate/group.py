@@ -8,6 +8,16 @@ COMMANDS = {
     "completion": LazyCommand(
         "zbk.cli.generate.completion:completion", "Print the completion script for a shell."
     ),
+    "systemd": LazyCommand(
+        "zbk.cli.generate.systemd:systemd", "Print a systemd unit for a bookie or for autorecovery."
+    ),
+    "compose": LazyCommand(
+        "zbk.cli.generate.compose:compose",
+        "Print a compose file: ZooKeeper, bookies, autorecovery.",
+    ),
+    "k8s": LazyCommand(
+        "zbk.cli.generate.k8s:k8s", "Print Kubernetes manifests: bookies and autorecovery."
+    ),
 }
 
 
@@ -15,7 +25,10 @@ COMMANDS = {
     "generate",
     cls=LazyGroup,
     lazy=COMMANDS,
-    examples=[("zbk generate completion bash", "a script for the shell")],
+    examples=[
+        ("zbk generate completion bash", "a script for the shell"),
+        ("zbk generate systemd --config /etc/zbk/bookie.toml", "a unit with a sandbox"),
+    ],
 )
 def generate() -> None:
     """Print files for shells and service managers."""

@@ -1,0 +1,313 @@
+"""``zbk generate systemd|compose|k8s``: what is printed is parsed, and means what zbk accepts."""
+
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tests.support.cli import Run
+from zbk.cli.generate.compose import compose_file
+from zbk.cli.generate.containers import INIT_COMMAND, JOURNAL_DIR, LEDGER_DIR
+from zbk.cli.generate.k8s import manifests
+from zbk.cli.generate.yaml_text import yaml_text
+from zbk.cli.main import cli
+from zbk.config import AutorecoveryConfig, BookieConfig
+from zbk.config.sources import build
+
+SIZES = {"journal": "10Gi", "ledgers": "100Gi"}
+K8S = manifests("zk://zookeeper:2181/zbk", 3, "zbk:1", SIZES)
+COMPOSE = compose_file(3, "zbk:1")
+
+
+# ------------------------------------------------------------------ what zbk accepts
+
+
+def commands_in(words: list[str]) -> Iterator[list[str]]:
+    """Yield the zbk commands in a command of a container, also those of its shell."""
+    if words[:2] == ["sh", "-c"]:
+        lexer = shlex.shlex(words[2], posix=True, punctuation_chars="|;&")
+        lexer.whitespace_split = True
+        part: list[str] = []
+        for word in [*lexer, ";"]:
+            if set(word) <= set("|;&"):
+                yield from commands_in([one for one in part if one != "exec"])
+                part = []
+            else:
+                part.append(word)
+    elif words[:1] and Path(words[0]).name == "zbk":
+        yield words[1:]
+
+
+def parse(words: list[str]) -> None:
+    """Let the parser of the command line accept a command, without running it."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="zbk")
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words[0])
+        assert found is not None, words
+        command, words = found, words[1:]
+    command.make_context("zbk", list(words), parent=context)
+
+
+def check_environment(environment: dict[str, str]) -> None:
+    """Check that each variable is an option, and has a value that the option accepts."""
+    for config_type, prefix in (
+        (BookieConfig, "ZBK_BOOKIE_"),
+        (AutorecoveryConfig, "ZBK_AUTORECOVERY_"),
+    ):
+        own = {name: value for name, value in environment.items() if name.startswith(prefix)}
+        for name in own:
+            assert name.removeprefix(prefix).lower() in config_type.__struct_fields__
+        build(config_type, flags={}, environment=own, table={})
+    assert environment.keys() - {"ZBK_METADATA", "POD_NAME", "POD_NAMESPACE"} == {
+        name for name in environment if name.startswith(("ZBK_BOOKIE_", "ZBK_AUTORECOVERY_"))
+    }
+
+
+def test_a_command_that_is_wrong_is_noticed() -> None:
+    with pytest.raises(click.UsageError):
+        parse(["bookie", "run", "--no-such-option"])
+    assert list(commands_in(["sh", "-c", "test -e x || zbk a; exec zbk b --c"])) == [
+        ["a"],
+        ["b", "--c"],
+    ]
+
+
+# ------------------------------------------------------------------ YAML
+
+
+def parsed(text: str) -> list[Any]:
+    """Parse YAML with a library that some Python of this machine has."""
+    program = "import json, sys, yaml; json.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)"
+    for python in ("/usr/bin/python3", shutil.which("python3") or ""):
+        done = subprocess.run(
+            [python, "-c", program], input=text, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return list(json.loads(done.stdout))
+    pytest.skip("no Python of this machine has PyYAML")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "documents"),
+    [(["compose", "--image", "zbk:1"], [COMPOSE]), (["k8s", "--image", "zbk:1"], K8S)],
+)
+def test_what_is_printed_is_yaml(run: Run, arguments: list[str], documents: list[Any]) -> None:
+    result = run("generate", *arguments)
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert parsed(result.stdout) == documents
+
+
+def test_strings_with_a_meaning_in_yaml_stay_strings() -> None:
+    odd = ["yes", "No", "null", "1", "1e3", "0x1", "a: b", "- a", "#", "", "a #b", "é", "~", "10s"]
+
+    assert parsed(yaml_text([{"odd": odd, "empty": [], "nothing": {}}])) == [
+        {"odd": odd, "empty": [], "nothing": {}}
+    ]
+
+
+# ------------------------------------------------------------------ compose
+
+
+def test_compose_has_zookeeper_bookies_and_autorecovery() -> None:
+    services = COMPOSE["services"]
+
+    assert list(services) == ["zookeeper", "bookie1", "bookie2", "bookie3", "autorecovery"]
+    addresses = [one["environment"].get("ZBK_BOOKIE_ADVERTISE") for one in services.values()]
+    assert addresses[1:4] == [f"tcp://bookie{number}:3181" for number in (1, 2, 3)]
+    mounted = [
+        volume.split(":")[0] for one in services.values() for volume in one.get("volumes", ())
+    ]
+    assert sorted(mounted) == sorted(COMPOSE["volumes"])
+    for name, service in services.items():
+        assert "healthcheck" in service, name
+        for other in service.get("depends_on", ()):
+            assert other in services
+
+
+@pytest.mark.parametrize("name", ["bookie1", "autorecovery"])
+def test_the_commands_of_compose_are_those_of_zbk(name: str) -> None:
+    service = COMPOSE["services"][name]
+
+    commands = list(commands_in(service["command"]))
+
+    assert commands
+    for command in commands:
+        parse(command)
+    check_environment(service["environment"])
+
+
+def test_the_number_of_bookies_is_chosen(run: Run) -> None:
+    assert len(compose_file(5, "i")["services"]) == 7
+    assert "bookie5" in run("generate", "compose", "--bookies", "5").stdout
+
+
+# ------------------------------------------------------------------ Kubernetes
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    (found,) = [one for one in K8S if one["kind"] == kind]
+    return found
+
+
+def containers() -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Yield each container with its pod and its manifest."""
+    for manifest in (of_kind("StatefulSet"), of_kind("Deployment")):
+        pod = manifest["spec"]["template"]["spec"]
+        for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+            yield container, pod, manifest
+
+
+def test_the_kinds_have_their_versions() -> None:
+    assert [(one["apiVersion"], one["kind"]) for one in K8S] == [
+        ("v1", "Service"),
+        ("apps/v1", "StatefulSet"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("apps/v1", "Deployment"),
+    ]
+
+
+def test_selectors_find_the_pods() -> None:
+    labels = of_kind("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+
+    assert of_kind("Service")["spec"]["selector"] == labels
+    assert of_kind("Service")["spec"]["clusterIP"] == "None"
+    assert of_kind("StatefulSet")["spec"]["serviceName"] == of_kind("Service")["metadata"]["name"]
+    assert of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+    for kind in ("StatefulSet", "Deployment"):
+        spec = of_kind(kind)["spec"]
+        assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+
+
+def test_volumes_ports_and_probes_exist() -> None:
+    for container, pod, manifest in containers():
+        claims = manifest["spec"].get("volumeClaimTemplates", [])
+        volumes = {one["metadata"]["name"] for one in claims}
+        volumes |= {one["name"] for one in pod["volumes"]}
+        assert {one["name"] for one in container["volumeMounts"]} <= volumes
+        ports = {one["name"] for one in container.get("ports", ())}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            if probe in container:
+                assert container[probe]["httpGet"]["port"] in ports
+                assert container[probe]["httpGet"]["path"] in ("/livez", "/readyz")
+    targets = {one["targetPort"] for one in of_kind("Service")["spec"]["ports"]}
+    assert targets == {"bookie", "http"}
+
+
+def test_the_commands_of_the_pods_are_those_of_zbk() -> None:
+    seen = []
+    for container, _, _ in containers():
+        environment = {one["name"]: one.get("value", "x") for one in container["env"]}
+        check_environment(environment)
+        for command in commands_in(container["command"]):
+            parse(command)
+            seen.append(command[:2])
+    assert seen == [["bookie", "init"], ["bookie", "run"], ["autorecovery", "run"]]
+
+
+def test_the_directories_of_a_bookie_are_in_its_volumes() -> None:
+    container = of_kind("StatefulSet")["spec"]["template"]["spec"]["containers"][0]
+    mounts = [one["mountPath"] for one in container["volumeMounts"]]
+
+    for directory in (JOURNAL_DIR, LEDGER_DIR):
+        assert any(directory.startswith(f"{mount}/") for mount in mounts)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kubectl_reads_the_manifests(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "zbk.yaml").write_text(run("generate", "k8s").stdout)
+    (tmp_path / "kustomization.yaml").write_text("resources: [zbk.yaml]\n")
+
+    done = subprocess.run(
+        [shutil.which("kubectl") or "", "kustomize", str(tmp_path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\nkind: ") == len(K8S)
+
+
+def test_a_bookie_in_a_container_keeps_its_id(tmp_path: Path) -> None:
+    """The first start makes the bookie; a later one, on any node, finds it in its volumes."""
+    environment = {
+        "ZBK_METADATA": f"sqlite://{tmp_path}/metadata.db",
+        "ZBK_BOOKIE_JOURNAL_DIR": f"{tmp_path}/journal",
+        "ZBK_BOOKIE_LEDGER_DIR": f"{tmp_path}/ledgers",
+        "PATH": f"{Path(shutil.which('python') or '').parent}:/usr/bin:/bin",
+    }
+    command = INIT_COMMAND.replace(JOURNAL_DIR, f"{tmp_path}/journal")
+
+    first, second = (
+        subprocess.run(
+            ["/bin/sh", "-c", command], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    )
+
+    assert first.startswith("b-")
+    assert second == ""
+
+
+# ------------------------------------------------------------------ systemd
+
+
+def fields_of(text: str) -> dict[str, str]:
+    lines = [line.partition("=") for line in text.splitlines() if "=" in line]
+    return {name: value for name, _, value in lines}
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    file = tmp_path / "bookie.toml"
+    file.write_text('[bookie]\njournal_dir = "/j a"\nledger_dir = ["/l1", "/l2"]\n')
+    return file
+
+
+def test_a_unit_writes_to_the_directories_of_its_bookie_only(run: Run, config_file: Path) -> None:
+    result = run("generate", "systemd", "--config", str(config_file), "--program", "/opt/zbk")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    fields = fields_of(result.stdout)
+    assert fields["ReadWritePaths"] == '"/j a" /l1 /l2'
+    assert fields["ProtectSystem"] == "strict"
+    assert fields["RestartPreventExitStatus"] == "2 7"
+    program, *words = shlex.split(fields["ExecStart"])
+    assert program == "/opt/zbk"
+    parse(words)
+
+
+def test_a_unit_of_autorecovery_runs_autorecovery(run: Run, config_file: Path) -> None:
+    text = run("generate", "systemd", "--unit", "autorecovery", "--config", str(config_file)).stdout
+
+    assert "Description=zbk autorecovery" in text
+    parse(shlex.split(fields_of(text)["ExecStart"])[1:])
+
+
+def test_a_relative_path_is_refused(run: Run) -> None:
+    result = run("generate", "systemd", "--program", "zbk")
+
+    assert result.exit_code == 1
+    assert "absolute path" in result.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("kind", ["bookie", "autorecovery"])
+def test_systemd_accepts_a_unit(run: Run, config_file: Path, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"zbk-{kind}.service"
+    arguments = ("--unit", kind, "--config", str(config_file), "--program", "/bin/true")
+    file.write_text(run("generate", "systemd", *arguments).stdout)
+
+    done = subprocess.run(
+        [shutil.which("systemd-analyze") or "", "verify", str(file)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    ours = [line for line in done.stderr.splitlines() if f"zbk-{kind}" in line]
+    assert (done.returncode, ours) == (0, [])

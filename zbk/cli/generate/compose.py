@@ -1,0 +1,112 @@
+"""``zbk generate compose``: ZooKeeper, bookies and autorecovery as containers on one host."""
+
+from typing import Any, Final
+
+import click
+
+import zbk
+from zbk.cli.command import ZbkCommand
+from zbk.cli.generate.containers import (
+    AUTORECOVERY_COMMAND,
+    DEFAULT_IMAGE,
+    HTTP_PORT,
+    INIT_COMMAND,
+    RUN_COMMAND,
+    STOP_S,
+    USER_ID,
+    autorecovery_environment,
+    bookie_environment,
+)
+from zbk.cli.generate.yaml_text import yaml_text
+from zbk.cli.options import integer_option
+
+ZOOKEEPER_IMAGE: Final = "zookeeper:3.9"
+METADATA: Final = "zk://zookeeper:2181/zbk"
+
+
+@click.command(
+    "compose",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk generate compose > compose.yaml", "then: docker compose up -d"),
+        ("docker compose exec autorecovery zbk status", "zbk in the network of the containers"),
+    ],
+)
+@integer_option("--bookies", "bookie_count", default=3, high=99, help_text="Number of bookies.")
+@click.option("--image", default=DEFAULT_IMAGE, show_default=True, help="Image that has zbk.")
+def compose(bookie_count: int, image: str) -> None:
+    """Print a compose file: ZooKeeper, bookies, autorecovery.
+
+    Bookies are advertised under the names of their services, so clients run in the network of the
+    containers. Data are in named volumes and outlive the containers.
+    """
+    click.echo(f"# Written by `zbk generate compose` of zbk {zbk.__version__}.")
+    click.echo(yaml_text([compose_file(bookie_count, image)]), nl=False)
+
+
+def compose_file(bookie_count: int, image: str) -> dict[str, Any]:
+    """Return the compose file as plain values."""
+    names = [f"bookie{number}" for number in range(1, bookie_count + 1)]
+    services = {
+        "zookeeper": _zookeeper(),
+        **{name: _bookie(name, image) for name in names},
+        "autorecovery": _autorecovery(image),
+    }
+    volumes = ["zookeeper-data", "zookeeper-log", *(f"{name}-data" for name in names)]
+    return {"name": "zbk", "services": services, "volumes": {name: {} for name in volumes}}
+
+
+# ------------------------------------------------------------------ private
+
+
+def _zookeeper() -> dict[str, Any]:
+    return {
+        "image": ZOOKEEPER_IMAGE,
+        "restart": "unless-stopped",
+        "environment": {"ZOO_ADMINSERVER_ENABLED": "false", "ZOO_4LW_COMMANDS_WHITELIST": "srvr"},
+        "volumes": ["zookeeper-data:/data", "zookeeper-log:/datalog"],
+        "healthcheck": _check(["zkServer.sh", "status"]),
+    }
+
+
+def _bookie(name: str, image: str) -> dict[str, Any]:
+    command = f"{INIT_COMMAND}; exec {' '.join(RUN_COMMAND)}"
+    return _service(image) | {
+        "command": ["sh", "-c", command],
+        "environment": bookie_environment(METADATA, f"tcp://{name}:3181"),
+        "volumes": [f"{name}-data:/data"],
+        "healthcheck": _check(_http_check()) | {"start_period": "10m"},  # while it replays
+    }
+
+
+def _autorecovery(image: str) -> dict[str, Any]:
+    return _service(image) | {
+        "command": list(AUTORECOVERY_COMMAND),
+        "environment": autorecovery_environment(METADATA),
+        "healthcheck": _check(_http_check()),
+    }
+
+
+def _service(image: str) -> dict[str, Any]:
+    """Return what the services that run zbk have in common."""
+    return {
+        "image": image,
+        "restart": "on-failure:5",  # exit code 7 says that a restart cannot help
+        "stop_grace_period": f"{STOP_S}s",
+        "user": f"{USER_ID}:{USER_ID}",
+        "read_only": True,
+        "tmpfs": ["/tmp"],  # noqa: S108 - in the container
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "ulimits": {"nofile": 65_536},
+        "depends_on": {"zookeeper": {"condition": "service_healthy"}},
+    }
+
+
+def _http_check() -> list[str]:
+    url = f"http://127.0.0.1:{HTTP_PORT}/readyz"
+    return ["python3", "-c", f"import urllib.request as r; r.urlopen('{url}', timeout=3)"]
+
+
+def _check(command: list[str]) -> dict[str, Any]:
+    return {"test": ["CMD", *command], "interval": "10s", "timeout": "5s", "retries": 6}

@@ -1,0 +1,39 @@
+"""What compose files and Kubernetes manifests share: the environment and the start of a bookie."""
+
+from typing import Final
+
+import zbk
+
+BOOKIE_PORT: Final = 3181
+HTTP_PORT: Final = 9181
+USER_ID: Final = 10_001
+STOP_S: Final = 60
+"""Seconds in which a bookie ends its last checkpoint."""
+
+DEFAULT_IMAGE: Final = f"zbk:{zbk.__version__}"
+
+JOURNAL_DIR: Final = "/data/journal/zbk"  # a volume has other files at its top (lost+found)
+LEDGER_DIR: Final = "/data/ledgers/zbk"
+
+INIT_COMMAND: Final = f"test -e {JOURNAL_DIR}/cookie || zbk bookie init"
+"""Makes the bookie's id once. The id stays in the volumes, wherever they are mounted next."""
+
+RUN_COMMAND: Final = ("zbk", "bookie", "run", "--log-format", "json")
+AUTORECOVERY_COMMAND: Final = ("zbk", "autorecovery", "run", "--log-format", "json")
+
+
+def bookie_environment(metadata: str, advertise: str) -> dict[str, str]:
+    """Return the environment of a bookie in a container."""
+    return {
+        "ZBK_METADATA": metadata,
+        "ZBK_BOOKIE_JOURNAL_DIR": JOURNAL_DIR,
+        "ZBK_BOOKIE_LEDGER_DIR": LEDGER_DIR,
+        "ZBK_BOOKIE_LISTEN": f"tcp://0.0.0.0:{BOOKIE_PORT}",
+        "ZBK_BOOKIE_ADVERTISE": advertise,
+        "ZBK_BOOKIE_HTTP": f"0.0.0.0:{HTTP_PORT}",
+    }
+
+
+def autorecovery_environment(metadata: str) -> dict[str, str]:
+    """Return the environment of autorecovery in a container."""
+    return {"ZBK_METADATA": metadata, "ZBK_AUTORECOVERY_HTTP": f"0.0.0.0:{HTTP_PORT}"}

@@ -1,0 +1,224 @@
+"""``zbk generate k8s``: bookies as a StatefulSet, autorecovery as a Deployment."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import click
+
+import zbk
+from zbk.cli.command import ZbkCommand
+from zbk.cli.generate.containers import (
+    AUTORECOVERY_COMMAND,
+    BOOKIE_PORT,
+    DEFAULT_IMAGE,
+    HTTP_PORT,
+    INIT_COMMAND,
+    JOURNAL_DIR,
+    LEDGER_DIR,
+    RUN_COMMAND,
+    STOP_S,
+    USER_ID,
+    autorecovery_environment,
+    bookie_environment,
+)
+from zbk.cli.generate.yaml_text import yaml_text
+from zbk.cli.options import integer_option
+
+NAME: Final = "zbk-bookie"
+AUTORECOVERY_NAME: Final = "zbk-autorecovery"
+START_S: Final = 3_600
+"""Seconds in which a bookie replays its journal after a crash."""
+
+
+@click.command(
+    "k8s",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk generate k8s --metadata zk://zookeeper:2181/zbk > zbk.yaml", "kubectl apply -f ..."),
+        ("zbk generate k8s --bookies 5 --storage 1Ti --journal-storage 20Gi", "larger"),
+    ],
+)
+@click.option(
+    "--metadata",
+    default="zk://zookeeper:2181/zbk",
+    show_default=True,
+    metavar="URI",
+    help="The cluster's metadata store: a ZooKeeper that runs already.",
+)
+@integer_option("--bookies", "bookie_count", default=3, help_text="Number of bookies.")
+@click.option("--image", default=DEFAULT_IMAGE, show_default=True, help="Image that has zbk.")
+@click.option(
+    "--storage", default="100Gi", show_default=True, help="Volume of each bookie's ledgers."
+)
+@click.option(
+    "--journal-storage", default="10Gi", show_default=True, help="Volume of each bookie's journal."
+)
+def k8s(metadata: str, bookie_count: int, image: str, storage: str, journal_storage: str) -> None:
+    """Print Kubernetes manifests: bookies and autorecovery.
+
+    A headless service, a StatefulSet, a PodDisruptionBudget and a Deployment. The id of a bookie is
+    in its volumes, which stay with the name of its pod, so a pod that moves to another node is the
+    same bookie. ZooKeeper is not part of the manifests.
+    """
+    click.echo(f"# Written by `zbk generate k8s` of zbk {zbk.__version__}.")
+    sizes = {"journal": journal_storage, "ledgers": storage}
+    click.echo(yaml_text(manifests(metadata, bookie_count, image, sizes)), nl=False)
+
+
+def manifests(
+    metadata: str, bookie_count: int, image: str, sizes: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the manifests as plain values; ``sizes`` of the volumes journal and ledgers."""
+    return [
+        _service(),
+        _stateful_set(metadata, bookie_count, image, sizes),
+        _disruption_budget(),
+        _autorecovery(metadata, image),
+    ]
+
+
+# ------------------------------------------------------------------ private
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "zbk"}
+
+
+def _object(version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, "labels": _labels(name)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _service() -> dict[str, Any]:
+    ports = [
+        {"name": "bookie", "port": BOOKIE_PORT, "targetPort": "bookie"},
+        {"name": "http", "port": HTTP_PORT, "targetPort": "http"},
+    ]
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,  # a bookie that recovers must be found by its peers
+        "selector": _labels(NAME),
+        "ports": ports,
+    }
+    return _object("v1", "Service", NAME, spec)
+
+
+def _stateful_set(
+    metadata: str, bookie_count: int, image: str, sizes: Mapping[str, str]
+) -> dict[str, Any]:
+    host = f"$(POD_NAME).{NAME}.$(POD_NAMESPACE).svc"
+    environment = [
+        _field("POD_NAME", "metadata.name"),
+        _field("POD_NAMESPACE", "metadata.namespace"),
+        *_variables(bookie_environment(metadata, f"tcp://{host}:{BOOKIE_PORT}")),
+    ]
+    mounts = [
+        {"name": "journal", "mountPath": str(PurePosixPath(JOURNAL_DIR).parent)},
+        {"name": "ledgers", "mountPath": str(PurePosixPath(LEDGER_DIR).parent)},
+    ]
+    common = _container(image) | {"env": environment}
+    common["volumeMounts"] = [*mounts, *common["volumeMounts"]]
+    pod = {
+        "initContainers": [{"name": "init"} | common | {"command": ["sh", "-c", INIT_COMMAND]}],
+        "containers": [
+            {"name": "bookie"}
+            | common
+            | {
+                "command": list(RUN_COMMAND),
+                "ports": [
+                    {"name": "bookie", "containerPort": BOOKIE_PORT},
+                    {"name": "http", "containerPort": HTTP_PORT},
+                ],
+                "startupProbe": _probe("/livez") | {"failureThreshold": START_S // 10},
+                "livenessProbe": _probe("/livez"),
+                "readinessProbe": _probe("/readyz"),
+                "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+            }
+        ],
+    }
+    spec = {
+        "serviceName": NAME,
+        "replicas": bookie_count,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": _labels(NAME)},
+        "template": _template(NAME, pod),
+        "volumeClaimTemplates": [_claim(name, size) for name, size in sizes.items()],
+    }
+    return _object("apps/v1", "StatefulSet", NAME, spec)
+
+
+def _disruption_budget() -> dict[str, Any]:
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": _labels(NAME)}}
+    return _object("policy/v1", "PodDisruptionBudget", NAME, spec)
+
+
+def _autorecovery(metadata: str, image: str) -> dict[str, Any]:
+    container = (
+        {"name": "autorecovery"}
+        | _container(image)
+        | {
+            "command": list(AUTORECOVERY_COMMAND),
+            "env": _variables(autorecovery_environment(metadata)),
+            "ports": [{"name": "http", "containerPort": HTTP_PORT}],
+            "livenessProbe": _probe("/livez"),
+            "readinessProbe": _probe("/readyz"),
+            "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}},
+        }
+    )
+    spec = {
+        "replicas": 2,
+        "selector": {"matchLabels": _labels(AUTORECOVERY_NAME)},
+        "template": _template(AUTORECOVERY_NAME, {"containers": [container]}),
+    }
+    return _object("apps/v1", "Deployment", AUTORECOVERY_NAME, spec)
+
+
+def _template(name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    selector = {"matchLabels": _labels(name)}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    common = {
+        "terminationGracePeriodSeconds": STOP_S,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "affinity": {
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+        },
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    return {"metadata": {"labels": _labels(name)}, "spec": common | pod}
+
+
+def _container(image: str) -> dict[str, Any]:
+    return {
+        "image": image,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - in the container
+    }
+
+
+def _claim(name: str, size: str) -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _probe(path: str) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5}
+
+
+def _field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _variables(environment: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in environment.items()]
