@@ -1,4 +1,4 @@
-"""Checks of arguments that all bodies of the port share, so that they refuse the same.
+"""Checks of arguments that all bodies of the port share, so that they refuse the same ones.
 
 A path is ``/`` or ``/a/b``: absolute, no empty component, no ``.`` or ``..``, no control
 characters, no slash at its end. ZooKeeper refuses other paths too, each client in its own way.
@@ -27,10 +27,10 @@ _OPERATION_OVERHEAD_SIZE = 128  # bytes of headers and access rights beside each
 
 
 def check_path(path: str) -> None:
-    """Accept a well-formed path.
+    """Check that a path is well-formed.
 
     Raises:
-        InvalidOptionError: it is none.
+        InvalidOptionError: it is not.
     """
     if path == "/":
         return
@@ -46,7 +46,7 @@ def check_path(path: str) -> None:
 
 
 def check_change(path: str) -> None:
-    """Accept a path that may be made or removed: any but the root.
+    """Check that a path may be created or removed: any but the root.
 
     Raises:
         InvalidOptionError: it is malformed, or the root.
@@ -57,7 +57,7 @@ def check_change(path: str) -> None:
 
 
 def check_value(value: bytes) -> None:
-    """Accept a value that fits.
+    """Check the size of a value.
 
     Raises:
         InvalidOptionError: it is too large.
@@ -67,7 +67,7 @@ def check_value(value: bytes) -> None:
 
 
 def check_operations(operations: Sequence[Operation]) -> None:
-    """Accept the parts of a ``multi``.
+    """Check the operations of a ``multi``.
 
     Raises:
         InvalidOptionError: a path or value is malformed, or together they are too large.

@@ -1,11 +1,12 @@
-"""Where a store's callbacks run, and what they are told.
+"""The thread of a store's callbacks, and the readings that watches receive.
 
-Words: a *reading* is what a watch found at one moment; its *stamp* tells it from an earlier one
-even where the names or the value are the same again (a node that was removed and made anew).
+Words: a *reading* is the state that a watch found at one moment. Its *stamp* distinguishes it from
+earlier ones, even if the names or the value are the same again (a node that was removed and created
+again).
 
-One thread per store runs all callbacks, one at a time, in the order they were posted. A callback
-that raises is logged and the next one runs. The queue holds at most one entry for each change that
-was seen; a callback that blocks delays those behind it and nothing else of the store.
+One thread per store runs all callbacks, one at a time, in the order in which they were posted. A
+callback that raises is logged, and the next one runs. The queue holds at most one entry for each
+change that was seen. A callback that blocks delays later callbacks and nothing else of the store.
 """
 
 import logging
@@ -21,11 +22,11 @@ from zbk.metadata.stores.store import Node, SessionState
 LOG = logging.getLogger("zbk.metadata")
 
 CLOSE_TIMEOUT_S = 2.0
-"""How long ``close`` waits for a callback that is under way."""
+"""The time limit for a callback that is under way when the store closes."""
 
 
 class CallbackThread:
-    """A daemon thread that runs what is posted to it."""
+    """A daemon thread that runs posted callbacks."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -33,7 +34,7 @@ class CallbackThread:
         self._thread.start()
 
     def post(self, work: Callable[[], None]) -> None:
-        """Run ``work`` in the thread, after all that was posted before. Never blocks."""
+        """Run ``work`` in the thread, after everything posted before. Never blocks."""
         self._queue.put(work)
 
     def is_current(self) -> bool:
@@ -41,13 +42,13 @@ class CallbackThread:
         return threading.current_thread() is self._thread
 
     def settle(self, timeout_s: float) -> bool:
-        """Wait until all that was posted before has run; false if it takes longer."""
+        """Wait until everything posted before has run; return false if it takes longer."""
         done = threading.Event()
         self.post(done.set)
         return done.wait(timeout_s)
 
     def close(self) -> None:
-        """End the thread after what was posted; wait ``CLOSE_TIMEOUT_S`` at the most."""
+        """End the thread after the posted work; wait at most ``CLOSE_TIMEOUT_S``."""
         self._queue.put(None)
         if not self.is_current():
             self._thread.join(CLOSE_TIMEOUT_S)
@@ -61,7 +62,7 @@ class CallbackThread:
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What is there: the children of a node, or a node. Empty stamp: nothing is there."""
+    """The children of a node, or a node. With an empty stamp: neither exists."""
 
     stamp: tuple[int, ...] = ()
     names: tuple[str, ...] = ()  # sorted; of a watch on children
@@ -72,10 +73,10 @@ NOTHING = Reading()
 
 
 def children_reading(created: int, child_version: int, names: list[str]) -> Reading:
-    """Return the reading of a node's children.
+    """Return the reading of a node's children; a node without children counts as no node.
 
-    ``created`` tells this node from others that had its path; ``child_version`` grows when a child
-    comes or goes. A node without children is as good as none.
+    ``created`` distinguishes the node from earlier ones at its path; ``child_version`` grows when a
+    child comes or goes.
     """
     if not names:
         return NOTHING
@@ -83,7 +84,7 @@ def children_reading(created: int, child_version: int, names: list[str]) -> Read
 
 
 def node_reading(created: int, node: Node) -> Reading:
-    """Return the reading of a node. ``created`` tells it from others that had its path."""
+    """Return the reading of a node. ``created`` as in ``children_reading``."""
     return Reading(stamp=(created, node.version), node=node)
 
 
@@ -100,14 +101,14 @@ class Subscription:
         self._is_cancelled = False
 
     def offer(self, reading: Reading) -> None:
-        """Call back, unless this is what the caller knows already."""
+        """Call back, unless the caller received this reading already."""
         if self._is_cancelled or reading.stamp == self._last_stamp:
             return
         self._last_stamp = reading.stamp
         self._deliver(reading)
 
     def cancel(self) -> None:
-        """Stop. A callback that is under way may still come."""
+        """Stop the watch. A callback that is under way may still come."""
         if not self._is_cancelled:
             self._is_cancelled = True
             self._on_cancel()
@@ -123,7 +124,7 @@ class SessionListeners:
         self._next_key = 0
 
     def add(self, callback: Callable[[SessionState], None]) -> "Listener":
-        """Report to ``callback`` every change from now on."""
+        """Report every later change to ``callback``."""
         with self._lock:
             key = self._next_key
             self._next_key += 1
@@ -131,7 +132,7 @@ class SessionListeners:
         return Listener(lambda: self._remove(key))
 
     def post(self, state: SessionState) -> None:
-        """Notify all of them, in the callback thread."""
+        """Notify all listeners, in the callback thread."""
         with self._lock:
             listeners = list(self._listeners)
         for key in listeners:

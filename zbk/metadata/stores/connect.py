@@ -4,7 +4,7 @@
     sqlite:///abs/path/to/file.db     one host
 
 Only the module of the address's scheme is imported, so a process that uses SQLite does not load
-kazoo. ``register_scheme`` adds a scheme in one process; zbk's own tests keep a store in memory so.
+kazoo. ``register_scheme`` adds a scheme in one process; the tests add their store in memory.
 """
 
 from collections.abc import Callable
@@ -29,8 +29,8 @@ def open_store(
 ) -> MetadataStore:
     """Open the metadata store at ``uri``.
 
-    ``timeout_s`` bounds connecting and every later call. ``session_timeout_ms`` is how long an
-    ephemeral node outlives a client that has died. ``must_exist``: do not create a SQLite file.
+    ``timeout_s`` limits connecting and every later call. ``session_timeout_ms`` is the time that an
+    ephemeral node outlives a dead client. ``must_exist``: do not create a SQLite file.
 
     Raises:
         InvalidOptionError: there is no such scheme or file, or the address is malformed.

@@ -1,9 +1,9 @@
-"""How often a store that has to look for changes does so: often while there are some.
+"""The interval at which a store polls for changes: short while there are some.
 
-Each look wakes a thread, for nothing most of the time. Changes come in groups, so after one the
-next is looked for soon, and after a quiet time seldom.
+Each poll wakes a thread, mostly for nothing. Changes come in groups, so the store polls often after
+a change, and seldom after a quiet time.
 
-Pure: it is told what time it is.
+Pure: the caller passes the time.
 
 >>> pace = PollPace(busy_ms=50, quiet_ms=400)
 >>> pace.changed(1_000)
@@ -14,22 +14,22 @@ Pure: it is told what time it is.
 from typing import Final
 
 QUIET_AFTER_MS: Final = 3_000
-"""How long after the last change it is quiet."""
+"""The time after the last change at which a quiet time begins."""
 
 
 class PollPace:
-    """When to look next."""
+    """The time of the next poll."""
 
     def __init__(self, *, busy_ms: int, quiet_ms: int) -> None:
-        assert 0 < busy_ms <= quiet_ms, "it gets rarer"
+        assert 0 < busy_ms <= quiet_ms, "polls become rarer"
         self._busy_ms = busy_ms
         self._quiet_ms = quiet_ms
         self._quiet_from_ms = 0
 
     def changed(self, now_ms: int) -> None:
-        """Note that something has changed, or is likely to."""
+        """Record that something has changed, or is likely to."""
         self._quiet_from_ms = now_ms + QUIET_AFTER_MS
 
     def pause_ms(self, now_ms: int) -> int:
-        """Return how long to wait for the next look."""
+        """Return the time until the next poll."""
         return self._quiet_ms if now_ms >= self._quiet_from_ms else self._busy_ms

@@ -1,10 +1,10 @@
-"""Which session with the metadata store an answer came from.
+"""A number for the present session with the metadata store.
 
-Within one session no answer is older than the one before; across two anything may be. The number
-changes with every piece of news, also where the session came back as it was: who compares numbers
-is only too careful.
+Within one session no answer is older than the one before; across two sessions it may be. The number
+changes with every event of the session, even if the session came back as it was. So a comparison of
+numbers errs on the safe side.
 
-Any thread may ask; the store's callback thread brings the news.
+Any thread may ask; the store's callback thread reports the events.
 """
 
 import threading
@@ -22,7 +22,7 @@ class SessionNumber:
         self._watch = store.on_session(self._note)
 
     def now(self) -> int | None:
-        """Return the number of the session that is there now; ``None`` if that is in doubt."""
+        """Return the number of the present session; ``None`` if the session is in doubt."""
         with self._lock:
             number = self._number
         return number if self._store.session_state() is SessionState.CONNECTED else None
@@ -32,7 +32,7 @@ class SessionNumber:
         return number if number is not None and self.now() == number else None
 
     def close(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._watch.cancel()
 
     def _note(self, state: SessionState) -> None:

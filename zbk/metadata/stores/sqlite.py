@@ -1,23 +1,23 @@
-"""The metadata store in an SQLite file: for one host, ``sqlite:///abs/path/to/file.db``.
+"""The metadata store in a SQLite file, for one host: ``sqlite:///abs/path/to/file.db``.
 
-For one host only: every process must run on the machine that holds the file, on a local file
-system (SQLite's WAL needs shared memory, and leases are measured on the host's own clock).
+Every process must run on the machine that holds the file, on a local file system: SQLite's WAL
+needs shared memory, and leases are measured on the host's clock.
 
 An ephemeral node belongs to a *session*, a row with a lease. Its owner renews the row at a third of
 the lease; a store that polls and finds an expired lease removes the session with its nodes. The
 deadline in the row is monotonic time of the host, which all its processes share and which no clock
 adjustment moves. After a restart of the host that clock starts anew; a deadline further ahead than
-a lease can reach is of an earlier life, and over. A store that was itself away (its process
-stopped, the machine asleep) gives the others half a lease to renew before it judges them.
+a lease can reach is from before the restart, and over. A store that was suspended itself (its
+process stopped, the machine asleep) gives the others half a lease to renew before it removes them.
 
-Threads: callers share one connection under a lock. A poll thread with a connection of its own
-renews the lease, removes dead sessions and asks ``PRAGMA data_version`` whether another connection
-committed; then it reads what is watched and hands news to the callback thread, so that a slow
-callback delays callbacks and no lease.
+Threads: callers share one connection under a lock. A poll thread with its own connection renews the
+lease, removes dead sessions and asks ``PRAGMA data_version`` whether another connection committed.
+Then it reads the watched nodes and posts readings to the callback thread, so a slow callback delays
+callbacks but no lease.
 
 Session states: SUSPENDED when two thirds of the lease have passed without a renewal (and, for
-``session_state``, whenever the lease is over, even if the poll thread could not say so yet); LOST
-when the row is gone; then a new session, CONNECTED.
+``session_state``, whenever the lease is over, even if the poll thread has not reported it yet);
+LOST when the row is gone; then a new session, CONNECTED.
 """
 
 import os
@@ -57,15 +57,15 @@ from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import left_s
 
 POLL_MS = 50
-"""How often the poll thread looks; about how late a watch of another process's change is,"""
+"""The interval of polls, and about the delay of a watch on another process's change,"""
 
 QUIET_POLL_MS = 500
-"""and that of the first change after a quiet time: see ``zbk.metadata.stores.poll_pace``."""
+"""and those after a quiet time: see ``zbk.metadata.stores.poll_pace``."""
 
 QUIET_POLL_LEASE_SHARE = 8
-"""Looks are not rarer than this part of a lease, which has to be renewed at a third of it."""
+"""The longest interval of polls as a part of the lease, which must be renewed at a third."""
 
-_POLL_BUSY_TIMEOUT_MS = 200  # the poll thread must not wait long behind other writers
+_POLL_BUSY_TIMEOUT_MS = 200  # the poll thread must not wait long for other writers
 _CLOSE_TIMEOUT_S = 5.0  # for the poll thread to end
 
 ResultT = TypeVar("ResultT")
@@ -74,11 +74,11 @@ ResultT = TypeVar("ResultT")
 class SqliteStore:
     """A ``MetadataStore`` in a file.
 
-    ``timeout_s`` bounds each call, as does ``zbk.system.deadline``; ``session_timeout_ms`` is the
-    lease. Without ``must_exist`` a file that is not there is made.
+    ``timeout_s`` limits each call, as does ``zbk.system.deadline``; ``session_timeout_ms`` is the
+    lease. Without ``must_exist`` a missing file is created.
 
     Raises:
-        InvalidOptionError: no such folder or file, or not a database of zbk.
+        InvalidOptionError: there is no such folder or file, or it is not a database of zbk.
         MetadataUnavailableError: the file cannot be opened now.
     """
 
@@ -105,7 +105,7 @@ class SqliteStore:
         self._pace.changed(self._polled_ms)
         self._poll_connection = open_database(database_path(uri), uri, timeout_s)
         self._poll_connection.execute(f"PRAGMA busy_timeout = {_POLL_BUSY_TIMEOUT_MS}")
-        # a lease need not outlive a power loss, and its renewals shall not disturb the disk
+        # a lease need not outlive a power loss, and its renewals must not load the disk
         self._poll_connection.execute("PRAGMA synchronous = NORMAL")
         self._watched: dict[Subscription, tree.Watched] = {}
         self._watched_lock = threading.Lock()
@@ -123,7 +123,7 @@ class SqliteStore:
 
     @property
     def address(self) -> str:
-        """The URI that it was opened with."""
+        """The URI that the store was opened with."""
         return self._address
 
     def create(
@@ -134,7 +134,7 @@ class SqliteStore:
         is_ephemeral: bool = False,
         make_parents: bool = False,
     ) -> None:
-        """Make a node."""
+        """Create a node."""
         check_change(path)
         check_value(value)
 
@@ -150,7 +150,7 @@ class SqliteStore:
         self._change(work)
 
     def get(self, path: str, *, is_fresh: bool = False) -> Node:
-        """Return a node. A transaction sees what was committed before, so it is always fresh."""
+        """Return a node. A transaction sees all earlier commits, so the node is always fresh."""
         del is_fresh
         check_path(path)
         node = self._read(lambda connection: tree.find(connection, path))
@@ -182,16 +182,16 @@ class SqliteStore:
         return self._read(work)
 
     def multi(self, operations: Sequence[Operation]) -> None:
-        """Do all of it or none."""
+        """Carry out all operations or none."""
         check_operations(operations)
         self._change(lambda connection: self._apply(connection, operations))
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Watch:
-        """Call back with the sorted children: now and after each change."""
+        """Call back with the sorted children, now and after each change."""
         return self._watch(path, tree.read_children, lambda reading: callback(list(reading.names)))
 
     def watch_node(self, path: str, callback: Callable[[Node | None], None]) -> Watch:
-        """Call back with the node, or None: now, and after each change."""
+        """Call back with the node or ``None``, now and after each change."""
         return self._watch(path, tree.read_node, lambda reading: callback(reading.node))
 
     def on_session(self, callback: Callable[[SessionState], None]) -> Watch:
@@ -200,17 +200,17 @@ class SqliteStore:
         return self._listeners.add(callback)
 
     def session_state(self) -> SessionState:
-        """Return what is known of the session now."""
+        """Return the session's present state."""
         if self._is_closed:
             return SessionState.LOST
         is_over = self._now_ms() >= self._renewed_ms + self._lease_ms
         return SessionState.SUSPENDED if is_over else self._state
 
     def close(self) -> None:
-        """End the session; its ephemerals go at once. Twice is fine."""
+        """End the session and its ephemeral nodes at once. Closing twice is allowed."""
         assert not self._callbacks.is_current(), "a callback may not call its store"
         if self._pid != os.getpid():
-            return  # a forked child must not even close the connections: they are the parent's
+            return  # the connections belong to the parent of this forked process
         with self._watched_lock:
             if self._is_closed:
                 return
@@ -245,7 +245,7 @@ class SqliteStore:
         self._wake.set()
 
     def _writing(self, connection: sqlite3.Connection) -> AbstractContextManager[None]:
-        """Return a transaction of a caller, or of the store itself, that writes."""
+        """Return a writing transaction of a caller or of the store itself."""
         timeout_ms = int(self._timeout_s * 1000)
         return writing(connection, timeout_ms, timeout_ms)
 
@@ -276,7 +276,7 @@ class SqliteStore:
             self._lock.release()
 
     def _set_busy_timeout(self, timeout_s: float) -> None:
-        """Wait for other processes as long as this; the caller holds the lock."""
+        """Set the time to wait for other processes; the caller holds the lock."""
         self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * timeout_s)}")
 
     def _check_usable(self) -> None:
@@ -310,13 +310,13 @@ class SqliteStore:
             self._wake.clear()
             now_ms = self._now_ms()
             if now_ms - self._polled_ms > self._lease_ms // 3:
-                self._judge_ms = now_ms + self._lease_ms // 2  # we were away: others perhaps too
+                self._judge_ms = now_ms + self._lease_ms // 2  # was suspended, as perhaps others
             self._polled_ms = now_ms
             trouble = ""
             for step in (self._look, self._renew, self._remove_dead):
                 try:
                     step()
-                except sqlite3.Error as error:  # mostly "database is locked": next time
+                except sqlite3.Error as error:  # mostly "database is locked": try again next time
                     trouble = str(error)
             if trouble and trouble != last_trouble:
                 LOG.info("%s: %s", self._address, trouble)
@@ -364,7 +364,7 @@ class SqliteStore:
         self._become(SessionState.CONNECTED)
 
     def _renewal_patience_ms(self) -> int:
-        """Return how long a renewal may wait for the lock: to the end of what the lease allows."""
+        """Return the time that a renewal may wait for the lock: as long as the lease allows."""
         now_ms = self._now_ms()
         suspended_ms = self._renewed_ms + self._lease_ms * 2 // 3
         end_ms = suspended_ms if now_ms < suspended_ms else self._renewed_ms + self._lease_ms
@@ -376,7 +376,7 @@ class SqliteStore:
         with writing(self._poll_connection, _POLL_BUSY_TIMEOUT_MS, _POLL_BUSY_TIMEOUT_MS):
             for session_id in self._dead():  # a renewal may have come before the lock
                 tree.end_session(self._poll_connection, session_id)
-        self._must_look = True  # our own commits do not change data_version
+        self._must_look = True  # own commits do not change data_version
         self._wake.set()
 
     def _dead(self) -> list[int]:

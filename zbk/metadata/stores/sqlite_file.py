@@ -1,4 +1,4 @@
-"""Where a ``sqlite:`` store's file is, and how it is opened: every way to fail, in words.
+"""The file of a ``sqlite:`` store: its path, and opening it, with a text for every failure.
 
 Any thread; ``open_database`` waits for other processes that open the same file.
 """
@@ -24,7 +24,7 @@ def database_path(uri: str, *, must_exist: bool = False) -> str:
     """Return the absolute path in ``sqlite:///abs/path/to/file.db``.
 
     Raises:
-        InvalidOptionError: there is none, or no file there that ``must_exist``.
+        InvalidOptionError: there is no path, or no file although it ``must_exist``.
     """
     path = unquote(uri.removeprefix(SQLITE_PREFIX))
     if not uri.startswith(SQLITE_PREFIX) or not path.startswith("/") or path.endswith("/"):
@@ -40,12 +40,12 @@ def database_path(uri: str, *, must_exist: bool = False) -> str:
 
 
 def open_database(path: str, uri: str, timeout_s: float) -> sqlite3.Connection:
-    """Open the file, waiting up to ``timeout_s`` while others make it.
+    """Open the file; wait up to ``timeout_s`` while other processes create it.
 
     Raises:
-        InvalidOptionError: not a database of zbk, damaged, or no right to write it.
-        MetadataUnavailableError: locked by others for the whole time, or the disk fails.
-        UnsupportedVersionError: a newer zbk made it.
+        InvalidOptionError: it is not a database of zbk, is damaged, or is not writable.
+        MetadataUnavailableError: it was locked for the whole time, or the disk fails.
+        UnsupportedVersionError: a newer zbk created it.
     """
     deadline_s = monotonic_s() + timeout_s
     while True:
@@ -59,13 +59,13 @@ def open_database(path: str, uri: str, timeout_s: float) -> sqlite3.Connection:
             is_busy = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             if not is_busy or monotonic_s() >= deadline_s:
                 raise MetadataUnavailableError(uri, str(error)) from error
-        # switching to WAL does not wait for others by itself
+        # switching to WAL does not wait for other processes
         threading.Event().wait(_RETRY_S)
 
 
 def _make_private(path: str) -> None:
-    """Make the file, if it is not there, for its owner only: it has keys and digests."""
-    with suppress(OSError):  # what keeps it from being opened, SQLite says
+    """Create the file, if it does not exist, for its owner only: it has keys and digests."""
+    with suppress(OSError):  # SQLite reports the error when it opens the file
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_MODE))
 
 

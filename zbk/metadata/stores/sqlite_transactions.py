@@ -1,6 +1,6 @@
-"""Transactions on a SQLite connection: one that writes waits for the lock by its own polling.
+"""Transactions on a SQLite connection; a writing one polls for the lock itself.
 
-Any thread that owns the connection.
+Runs in the thread that owns the connection.
 """
 
 import sqlite3

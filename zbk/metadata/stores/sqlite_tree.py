@@ -1,18 +1,18 @@
-"""The tree in an SQLite file: schema and statements. No thread, lock or session rule is here.
+"""The tree in a SQLite file: schema and statements, without threads, locks and session rules.
 
-    node     id             INTEGER  never given out twice: tells a node from one made anew
+    node     id             INTEGER  never reused: distinguishes a node from a later one
              path, parent   TEXT     parent of the root is NULL
              value          BLOB
              version        INTEGER  0, then one more with each set
              child_version  INTEGER  one more when a child comes or goes
              session_id     INTEGER  of an ephemeral node, else NULL
-    session  id             INTEGER  never given out twice
+    session  id             INTEGER  never reused
              lease_ms       INTEGER
              deadline_ms    INTEGER  monotonic milliseconds of this host
 
-The file says whose it is (``application_id``) and in which format (``user_version``). WAL, and a
-full fsync at each commit: what was committed survives a power loss. The order in which an
-operation's conditions are checked is ZooKeeper's.
+The file has zbk's ``application_id``, and its format in ``user_version``. It uses WAL and a full
+fsync at each commit, so committed changes survive a power loss. The conditions of an operation are
+checked in ZooKeeper's order.
 
 Every function runs in the caller's thread, with a connection that the caller has locked, and lets
 ``sqlite3.Error`` through.
@@ -60,11 +60,11 @@ INSERT INTO node (path, parent, value) VALUES ('/', NULL, x'');
 
 
 def connect(path: str, busy_timeout_s: float) -> sqlite3.Connection:
-    """Open the file, making it if need be; wait ``busy_timeout_s`` for other writers.
+    """Open the file, or create it; wait ``busy_timeout_s`` for other writers.
 
     Raises:
-        InvalidOptionError: it is another program's.
-        UnsupportedVersionError: a newer zbk made it.
+        InvalidOptionError: it belongs to another program.
+        UnsupportedVersionError: a newer zbk created it.
     """
     connection = sqlite3.connect(
         path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
@@ -82,7 +82,7 @@ def connect(path: str, busy_timeout_s: float) -> sqlite3.Connection:
 
 
 def _check_owner(connection: sqlite3.Connection, path: str) -> None:
-    connection.execute("BEGIN")  # one moment for all three: another process may be making the file
+    connection.execute("BEGIN")  # a snapshot: another process may be creating the file
     try:
         owner = _pragma(connection, "application_id")
         version = _pragma(connection, "user_version")
@@ -117,7 +117,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def data_version(connection: sqlite3.Connection) -> int:
-    """Return a number that changes when another connection has committed something."""
+    """Return a number that changes when another connection commits."""
     return _pragma(connection, "data_version")
 
 
@@ -137,7 +137,7 @@ def child_names(connection: sqlite3.Connection, path: str) -> list[str]:
 
 
 def read_children(connection: sqlite3.Connection, path: str) -> Reading:
-    """Return what a watch on the children of ``path`` finds. Needs a transaction around it."""
+    """Return the reading of the children of ``path``. Needs a transaction around it."""
     row = connection.execute(
         "SELECT id, child_version FROM node WHERE path = ?", (path,)
     ).fetchone()
@@ -147,7 +147,7 @@ def read_children(connection: sqlite3.Connection, path: str) -> Reading:
 
 
 def read_node(connection: sqlite3.Connection, path: str) -> Reading:
-    """Return what a watch on ``path`` finds."""
+    """Return the reading of the node at ``path``."""
     row = connection.execute(
         "SELECT id, value, version FROM node WHERE path = ?", (path,)
     ).fetchone()
@@ -155,7 +155,7 @@ def read_node(connection: sqlite3.Connection, path: str) -> Reading:
 
 
 def apply(connection: sqlite3.Connection, operations: Sequence[Operation], session_id: int) -> None:
-    """Do the operations, in a transaction that the caller rolls back if this raises."""
+    """Carry out operations, in a transaction that the caller rolls back after an error."""
     for operation in operations:
         match operation:
             case Create():
@@ -211,7 +211,7 @@ def _count_child_change(connection: sqlite3.Connection, path: str) -> None:
 
 
 def begin_session(connection: sqlite3.Connection, lease_ms: int, now_ms: int) -> int:
-    """Return the id of a new session whose lease starts now."""
+    """Begin a session whose lease starts now; return its id."""
     cursor = connection.execute(
         "INSERT INTO session (lease_ms, deadline_ms) VALUES (?, ?)", (lease_ms, now_ms + lease_ms)
     )
@@ -220,7 +220,7 @@ def begin_session(connection: sqlite3.Connection, lease_ms: int, now_ms: int) ->
 
 
 def renew_session(connection: sqlite3.Connection, session_id: int, now_ms: int) -> bool:
-    """Renew a session's lease; false if the session is gone."""
+    """Renew a session's lease; return false if the session is gone."""
     cursor = connection.execute(
         "UPDATE session SET deadline_ms = lease_ms + ? WHERE id = ?", (now_ms, session_id)
     )
@@ -228,7 +228,7 @@ def renew_session(connection: sqlite3.Connection, session_id: int, now_ms: int) 
 
 
 def has_session(connection: sqlite3.Connection, session_id: int) -> bool:
-    """Return whether a session is still there."""
+    """Return whether a session still exists."""
     row = connection.execute("SELECT 1 FROM session WHERE id = ?", (session_id,)).fetchone()
     return row is not None
 
@@ -236,7 +236,8 @@ def has_session(connection: sqlite3.Connection, session_id: int) -> bool:
 def expired_sessions(connection: sqlite3.Connection, now_ms: int) -> list[int]:
     """Return the sessions whose lease is over.
 
-    So is one that was renewed in the future: before the host started anew, with another clock.
+    A lease that was renewed in the future is over, too: it is from before a restart of the host,
+    whose clock started anew.
     """
     rows = connection.execute(
         "SELECT id FROM session WHERE deadline_ms <= ? OR deadline_ms - lease_ms > ?",

@@ -1,16 +1,16 @@
 """The metadata store as a port: a small tree of versioned nodes, as ZooKeeper has it.
 
-Two bodies, ``zookeeper`` (real clusters) and ``sqlite`` (one host), and the tests' own store in
-memory pass one conformance suite. ``zbk.metadata.records`` says what zbk keeps in the tree.
+Two bodies, ``zookeeper`` (real clusters) and ``sqlite`` (one host), and the tests' store in memory
+pass one conformance suite. ``zbk.metadata.records`` has the records that zbk keeps in the tree.
 
-Words: a *path* is absolute, ``/a/b``, below the store's root; a *version* starts at 0 and grows by
-one with each ``set``; an *ephemeral* node goes when the session that made it ends. Session states:
-CONNECTED; SUSPENDED (in doubt: do not rely on the session's guarantees); LOST (its
-ephemerals are gone; ``store`` goes on with a new session, and its owner makes them again).
+Words: a *path* is absolute, ``/a/b``, below the store's root. A *version* starts at 0 and grows by
+one with each ``set``. An *ephemeral* node vanishes when the session that created it ends. Session
+states: CONNECTED; SUSPENDED (in doubt: do not rely on the session's guarantees); LOST (its
+ephemeral nodes are gone; the store continues with a new session, and the owner creates them again).
 
-All calls block, no longer than the deadline of what they are a part of (``zbk.system.deadline``),
-and may be made from any thread but not from inside a callback. Callbacks run in a
-thread of the store's own, one at a time, and must not block: hand the news on.
+All calls block, up to the deadline of the surrounding call (``zbk.system.deadline``). Any thread
+may call, except from inside a callback. Callbacks run in a thread of the store, one at a time, and
+must not block.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,14 +21,14 @@ import msgspec
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node's value, and the version to give to the next ``set``."""
+    """A node's value, and the version for the next ``set``."""
 
     value: bytes
     version: int
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Part of a ``multi``: make a node. Its parent must exist."""
+    """Part of a ``multi``: create a node. Its parent must exist."""
 
     path: str
     value: bytes = b""
@@ -61,7 +61,7 @@ Operation: TypeAlias = Create | SetValue | Delete | Check
 
 
 class SessionState(StrEnum):
-    """What the store knows about its session."""
+    """The state of a session, as the store knows it."""
 
     CONNECTED = "CONNECTED"
     SUSPENDED = "SUSPENDED"
@@ -72,20 +72,20 @@ class Watch(Protocol):
     """A running watch."""
 
     def cancel(self) -> None:
-        """Stop it. A callback that is under way may still come."""
+        """Stop the watch. A callback that is under way may still come."""
         ...
 
 
 class MetadataStore(Protocol):
-    """The tree. Raises ``MetadataUnavailableError`` where the store does not answer in time.
+    """The tree. Each call raises ``MetadataUnavailableError`` if the store does not answer in time.
 
-    After that error a change may or may not have been made; callers that must know read back and
-    compare a token of their own in the value.
+    After that error a change may or may not have been made. A caller that must know reads back and
+    compares its own token in the value.
     """
 
     @property
     def address(self) -> str:
-        """The URI that it was opened with."""
+        """The URI that the store was opened with."""
         ...
 
     def create(
@@ -96,7 +96,7 @@ class MetadataStore(Protocol):
         is_ephemeral: bool = False,
         make_parents: bool = False,
     ) -> None:
-        """Make a node.
+        """Create a node.
 
         Raises:
             NodeExistsError: the path is taken.
@@ -105,12 +105,12 @@ class MetadataStore(Protocol):
         ...
 
     def get(self, path: str, *, is_fresh: bool = False) -> Node:
-        """Return a node; with ``is_fresh`` as it is after every change that was answered before.
+        """Return a node; with ``is_fresh`` it includes every change that was answered before.
 
-        Without it the answer may be older than what another session has been told.
+        Without it the answer may be older than an answer to another session.
 
         Raises:
-            NoNodeError: there is none: an explicit answer, never a guess.
+            NoNodeError: the store answered that there is no such node.
         """
         ...
 
@@ -119,7 +119,7 @@ class MetadataStore(Protocol):
 
         Raises:
             BadVersionError: it has another version.
-            NoNodeError: there is none.
+            NoNodeError: there is no such node.
         """
         ...
 
@@ -128,7 +128,7 @@ class MetadataStore(Protocol):
 
         Raises:
             BadVersionError: it has another version.
-            NoNodeError: there is none.
+            NoNodeError: there is no such node.
             NotEmptyError: it has children.
         """
         ...
@@ -142,7 +142,7 @@ class MetadataStore(Protocol):
         ...
 
     def multi(self, operations: Sequence[Operation]) -> None:
-        """Do all of it or none.
+        """Carry out all operations or none.
 
         Raises:
             MetadataConflictError: the first operation that failed, as its own error.
@@ -150,14 +150,14 @@ class MetadataStore(Protocol):
         ...
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Watch:
-        """Call back with the sorted children: now and after each change; [] while there is no node.
+        """Call back with the sorted children, now and after each change; [] if there is no node.
 
         Several quick changes may come as one. The watch outlives reconnects and sessions.
         """
         ...
 
     def watch_node(self, path: str, callback: Callable[[Node | None], None]) -> Watch:
-        """Call back with the node, or None: now, and after each change. As ``watch_children``."""
+        """Call back with the node or ``None``, now and after each change. As ``watch_children``."""
         ...
 
     def on_session(self, callback: Callable[[SessionState], None]) -> Watch:
@@ -165,9 +165,9 @@ class MetadataStore(Protocol):
         ...
 
     def session_state(self) -> SessionState:
-        """Return what is known of the session now."""
+        """Return the session's present state."""
         ...
 
     def close(self) -> None:
-        """End the session; its ephemerals go at once. Twice is fine."""
+        """End the session and its ephemeral nodes at once. Closing twice is allowed."""
         ...

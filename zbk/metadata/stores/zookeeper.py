@@ -1,9 +1,9 @@
-"""The metadata store in ZooKeeper: of every real cluster, ``zk://host:port[,host:port]/root``.
+"""The metadata store in ZooKeeper, for real clusters: ``zk://host:port[,host:port]/root``.
 
-What is ZooKeeper's own remains: the server may have ended the session before its client can know
-(after a pause, or behind a partition). A session is advice; safety comes from fencing and versions.
+The server may end a session before the client can know (after a pause, or during a partition). So a
+session is advice, and safety comes from fencing and versions.
 
-Threads: those of ``ZooKeeperConnection``; callbacks and the state of all watches in one of ours.
+Threads: those of ``ZooKeeperConnection``, and one that owns the watches and runs the callbacks.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,9 +49,9 @@ from zbk.metadata.stores.zookeeper_watches import WatchKey, WatchKind, ZooKeeper
 class ZooKeeperStore:
     """A ``MetadataStore`` in ZooKeeper.
 
-    ``timeout_s`` bounds the first connection and each call, as does ``zbk.system.deadline``.
-    ``session_timeout_ms`` is what we ask for; the server may give another, within its own
-    limits. The root is made on first use.
+    ``timeout_s`` limits the first connection and each call, as does ``zbk.system.deadline``.
+    ``session_timeout_ms`` is a request; the server may set another, within its own limits. The
+    first use creates the root.
 
     Raises:
         InvalidOptionError: the address is malformed.
@@ -74,7 +74,7 @@ class ZooKeeperStore:
 
     @property
     def address(self) -> str:
-        """The URI that it was opened with."""
+        """The URI that the store was opened with."""
         return self._address
 
     def create(
@@ -85,7 +85,7 @@ class ZooKeeperStore:
         is_ephemeral: bool = False,
         make_parents: bool = False,
     ) -> None:
-        """Make a node."""
+        """Create a node."""
         check_change(path)
         check_value(value)
         try:
@@ -97,7 +97,7 @@ class ZooKeeperStore:
             self._create(path, value, is_ephemeral=is_ephemeral)
 
     def get(self, path: str, *, is_fresh: bool = False) -> Node:
-        """Return a node; a fresh one after a ``sync``, because the server asked may lag behind."""
+        """Return a node; a fresh one after a ``sync``, because the server may lag."""
         check_path(path)
         self._check_thread()
         full = self._connection.full(path)
@@ -131,7 +131,7 @@ class ZooKeeperStore:
         return sorted(self._connection.read(path, lambda client: client.get_children_async(full)))
 
     def multi(self, operations: Sequence[Operation]) -> None:
-        """Do all of it or none."""
+        """Carry out all operations or none."""
         check_operations(operations)
         self._check_thread()
         if not operations:
@@ -140,14 +140,14 @@ class ZooKeeperStore:
             "multi", lambda client: self._transaction(client, operations).commit_async()
         )
         for operation, result in zip(operations, results, strict=False):
-            # those before the bad one say RolledBack, those after it RuntimeInconsistency
+            # before the failed one are RolledBack, after it RuntimeInconsistency
             if isinstance(result, Exception) and not isinstance(
                 result, kz.RolledBackError | kz.RuntimeInconsistency
             ):
                 raise self._connection.translated(operation.path, result) from result
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Watch:
-        """Call back with the sorted children: now and after each change."""
+        """Call back with the sorted children, now and after each change."""
         check_path(path)
         self._check_thread()
         self._connection.check_usable()
@@ -156,7 +156,7 @@ class ZooKeeperStore:
         )
 
     def watch_node(self, path: str, callback: Callable[[Node | None], None]) -> Watch:
-        """Call back with the node, or None: now, and after each change."""
+        """Call back with the node or ``None``, now and after each change."""
         check_path(path)
         self._check_thread()
         self._connection.check_usable()
@@ -169,11 +169,11 @@ class ZooKeeperStore:
         return self._listeners.add(callback)
 
     def session_state(self) -> SessionState:
-        """Return what is known of the session now."""
+        """Return the session's present state."""
         return self._connection.state
 
     def close(self) -> None:
-        """End the session; its ephemerals go at once. Twice is fine."""
+        """End the session and its ephemeral nodes at once. Closing twice is allowed."""
         self._check_thread()
         self._watches.close()
         if self._connection.close():
@@ -219,13 +219,13 @@ class ZooKeeperStore:
         return transaction
 
     def _on_state(self, state: SessionState) -> None:
-        """Hand a state on. Runs in kazoo's connection thread."""
+        """Post a state to the listeners. Runs in kazoo's connection thread."""
         self._listeners.post(state)
         if state is SessionState.CONNECTED:
             self._callbacks.post(self._watches.rearm)
 
     def _start_read(self, key: WatchKey, on_done: Callable[[Reading | None], None]) -> None:
-        """Read what a watch is on, and arm it: on what is there, or on its coming to be."""
+        """Read the node or children of a watch and arm it, also if the node does not exist."""
         client = self._connection.client
         full = self._connection.full(key.path)
         fired = _Fired(self._watches, key)
@@ -235,16 +235,16 @@ class ZooKeeperStore:
                 on_done(_reading(key.kind, *result.get_nowait()))
             except kz.NoNodeError:
                 client.exists_async(full, watch=fired).rawlink(on_looked)
-            except Exception as error:  # noqa: BLE001 - also what kazoo's reader stumbled over
+            except Exception as error:  # noqa: BLE001 - also errors of kazoo's reader
                 fail(error)
 
         def on_looked(result: IAsyncResult) -> None:
             try:
                 is_there = result.get_nowait() is not None
-            except Exception as error:  # noqa: BLE001 - also what kazoo's reader stumbled over
+            except Exception as error:  # noqa: BLE001 - also errors of kazoo's reader
                 fail(error)
                 return
-            if is_there:  # made since we read
+            if is_there:  # created after the read
                 self._start_read(key, on_done)
             else:
                 on_done(NOTHING)
@@ -260,13 +260,13 @@ class ZooKeeperStore:
 
 
 class _Fired(msgspec.Struct, frozen=True):
-    """What kazoo calls when a watch fires. Equal for equal keys: kazoo keeps one of each."""
+    """The callable of an armed watch. Equal for equal keys, of which kazoo keeps one."""
 
     watches: ZooKeeperWatches
     key: WatchKey
 
     def __call__(self, event: WatchedEvent) -> None:
-        """Hand it on. A lost connection is no event: the next one reads everything again."""
+        """Post the event. A lost connection is none: the next one reads everything again."""
         if event.type != EventType.NONE:
             self.watches.post_event(self.key)
 

@@ -21,12 +21,12 @@ HOST_COUNT_MAX: Final = 16
 
 _PROBE_COUNT_MAX = 3
 PROBE_S_MIN: Final = 0.01
-"""A time-out of 0 would not even begin to connect."""
+"""The shortest time-out of a probe: with 0 it would not begin to connect."""
 _FORM = "give zk://host:port[,host:port...]/root"
 
 
 class ZooKeeperAddress(msgspec.Struct, frozen=True):
-    """Where an ensemble is, and under which of its nodes zbk lives."""
+    """The servers of an ensemble, and the node that holds the records of zbk."""
 
     servers: tuple[tuple[str, int], ...]  # host and port
     root: str  # /a or /a/b
@@ -38,7 +38,7 @@ class ZooKeeperAddress(msgspec.Struct, frozen=True):
 
 
 def parse_address(uri: str) -> ZooKeeperAddress:
-    """Return what a URI says.
+    """Return the address in a URI.
 
     >>> parse_address("zk://one:2182,two/prod").hosts
     'one:2182,two:2181'
@@ -62,7 +62,7 @@ def parse_address(uri: str) -> ZooKeeperAddress:
 
 
 def why_unreachable(address: ZooKeeperAddress, timeout_s: float) -> str:
-    """Return what plain connections to the first servers say, for people, in ``timeout_s``."""
+    """Return the outcome of plain connections to the first servers, for people."""
     servers = address.servers[:_PROBE_COUNT_MAX]
     return "; ".join(_probe(host, port, timeout_s / len(servers)) for host, port in servers)
 

@@ -1,17 +1,17 @@
-"""One kazoo client, kept alive and made honest: deadlines, our errors, our session states.
+"""The session with ZooKeeper through one kazoo client: deadlines, zbk's errors and states.
 
-What kazoo does badly is not used:
+Some behavior of kazoo is avoided:
 
-* a call inside its state listener deadlocks: ours notes the state and hands it on;
+* a call inside its state listener deadlocks: the listener here records and posts the state;
 * its ``stop`` may hang: ``close`` waits ``CLOSE_TIMEOUT_S`` and leaves the rest to a daemon thread;
-* its connection thread dies of replies that it does not understand: another client takes over;
+* its connection thread dies of replies that it cannot read: another client takes over;
 * its retries back off up to an hour, and repeat writes. Here reads are repeated, a few times and
   until the call's deadline (``zbk.system.deadline``); a write is sent once, and a caller that gets
   ``MetadataUnavailableError`` reads back. After a write whose fate is unknown the next read is
   preceded by a ``sync``: it finds the write if it was made, also on a follower that lags behind;
-* "no such node" from a lagging follower is no answer to delete data on: ``NoNodeError`` is raised
-  only after a ``sync`` and a second look;
-* its warnings about lost connections are news, not errors: they go to ``zbk.metadata`` at INFO.
+* "no such node" from a lagging follower must not delete data: ``NoNodeError`` is raised only after
+  a ``sync`` and a second read;
+* its warnings about lost connections are no errors: they go to ``zbk.metadata`` at INFO.
 
 Threads: kazoo's own three per client; any thread may call.
 """
@@ -48,7 +48,7 @@ from zbk.system.deadline import left_s, rounded_s
 READ_ATTEMPT_COUNT_MAX: Final = 5
 CLOSE_TIMEOUT_S: Final = 2.0
 PROBE_SHARE: Final = 0.2
-"""Of the time to connect, the part that is kept to find out why there is no session,"""
+"""The part of the time to connect that is reserved to find out why there is no session,"""
 
 PROBE_S_MAX: Final = 1.0
 """and no more than this."""
@@ -87,7 +87,7 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 
 class _Demoted(logging.LoggerAdapter[logging.Logger]):
-    """Our logger as kazoo gets it: nothing that it says is above INFO."""
+    """The logger for kazoo, whose lines are at most at INFO."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - as in logging
         super().log(min(level, logging.INFO), msg, *args, **kwargs)
@@ -96,7 +96,7 @@ class _Demoted(logging.LoggerAdapter[logging.Logger]):
 class ZooKeeperConnection:
     """The session with an ensemble.
 
-    ``timeout_s`` bounds the first connection and each call. ``on_state`` is called in kazoo's
+    ``timeout_s`` limits the first connection and each call. ``on_state`` is called in kazoo's
     thread and must not wait.
 
     Raises:
@@ -127,20 +127,20 @@ class ZooKeeperConnection:
 
     @property
     def client(self) -> KazooClient:
-        """The client in use: another one after ``_replace``."""
+        """The present client; ``_replace`` changes it."""
         return self._client
 
     @property
     def state(self) -> SessionState:
-        """What is known of the session."""
+        """The session's present state."""
         return SessionState.LOST if self._is_closed else self._state
 
     def full(self, path: str) -> str:
-        """Return a path of ours with the root before it."""
+        """Return a path with the root before it."""
         return self._place.root if path == "/" else self._place.root + path
 
     def connect(self) -> None:
-        """Wait for a session; make the root if it is missing.
+        """Wait for a session; create the root if it is missing.
 
         Raises:
             MetadataUnavailableError: no server answers in time. The connection is closed.
@@ -176,7 +176,7 @@ class ZooKeeperConnection:
         result = start(self._client)
         try:
             return result.get(timeout=max(0.0, deadline_s - monotonic_s()))
-        except Exception as error:  # also what kazoo's reader stumbled over
+        except Exception as error:  # also errors of kazoo's reader
             if _is_unknown(error):
                 with self._lock:
                     self._unknown_count += 1
@@ -189,13 +189,13 @@ class ZooKeeperConnection:
         *,
         is_fresh: bool = False,
     ) -> Any:  # noqa: ANN401 - kazoo has no types
-        """Ask until there is an answer, ``READ_ATTEMPT_COUNT_MAX`` times or until the deadline.
+        """Read until there is an answer, ``READ_ATTEMPT_COUNT_MAX`` times or until the deadline.
 
         ``is_fresh``: only after a ``sync``.
 
         Raises:
-            NoNodeError: there is none, and a ``sync`` has made sure.
-            MetadataUnavailableError: no answer.
+            NoNodeError: there is no such node, also after a ``sync``.
+            MetadataUnavailableError: there was no answer.
         """
         timeout_s = self._time_left_s(path)
         deadline_s = monotonic_s() + timeout_s
@@ -213,14 +213,14 @@ class ZooKeeperConnection:
                 if has_synced:
                     raise self.translated(path, error) from error
                 must_sync = True
-            except Exception as error:  # also what kazoo's reader stumbled over
+            except Exception as error:  # also errors of kazoo's reader
                 failure_count += 1
                 is_final = failure_count >= READ_ATTEMPT_COUNT_MAX or not _is_unknown(error)
                 if is_final or monotonic_s() >= deadline_s:
                     raise self.translated(path, error, timeout_s) from error
 
     def translated(self, path: str, error: Exception, timeout_s: float = 0.0) -> ZbkError:
-        """Return our error for one of kazoo's; ``timeout_s`` is what the call had."""
+        """Return zbk's error for one of kazoo; ``timeout_s`` was the limit of the call."""
         conflict = _CONFLICTS.get(type(error))
         if conflict is not None:
             conflict_type, reason = conflict
@@ -243,7 +243,7 @@ class ZooKeeperConnection:
             raise ClientClosedError
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """End the session, waiting ``timeout_s`` at the most; return false if it was closed."""
+        """End the session; wait at most ``timeout_s``; return false if it was closed already."""
         if self._pid != os.getpid():
             return False  # a forked child must not end its parent's session
         with self._lock:
@@ -251,7 +251,7 @@ class ZooKeeperConnection:
                 return False
             self._is_closed = True
         self._closing.set()
-        self._is_connected.set()  # a caller that waits for a connection finds it closed
+        self._is_connected.set()  # wakes callers that wait for a connection
         self._end(self._client, left_s(timeout_s))
         return True
 
@@ -262,10 +262,10 @@ class ZooKeeperConnection:
             self._synced_count = max(self._synced_count, unknown_count)
 
     def _time_left_s(self, path: str) -> float:
-        """Return how long a call may take.
+        """Return the time that a call may take.
 
         Raises:
-            MetadataUnavailableError: the time of what it is a part of is over; nothing was sent.
+            MetadataUnavailableError: the surrounding deadline is over; nothing was sent.
         """
         timeout_s = left_s(self._timeout_s)
         if timeout_s <= 0:
@@ -301,7 +301,7 @@ class ZooKeeperConnection:
                 continue
 
     def _on_kazoo_state(self, client: KazooClient, state: str) -> None:
-        """Note the state. Runs in kazoo's connection thread: nothing here may wait."""
+        """Record the state. Runs in kazoo's connection thread, so it must not wait."""
         if client is not self._client or self._is_closed:
             return
         self._state = _STATES[state]
@@ -310,13 +310,13 @@ class ZooKeeperConnection:
         else:
             self._is_connected.clear()
         self._on_state(self._state)
-        if client.client_state == KeeperState.CLOSED:  # not by us: its thread ends with this call
+        if client.client_state == KeeperState.CLOSED:  # its thread ends with this call
             threading.Thread(
                 target=self._replace, args=(client,), name="zbk-zookeeper-replace", daemon=True
             ).start()
 
     def _replace(self, dead: KazooClient) -> None:
-        """Begin anew, after a while, where kazoo's connection thread has died."""
+        """Start another client, after a pause: kazoo's connection thread has died."""
         LOG.warning("%s: the ZooKeeper client died; another one takes over", self._uri)
         self._closing.wait(_REPLACE_DELAY_S)
         with self._lock:
@@ -331,7 +331,7 @@ class ZooKeeperConnection:
             try:
                 client.stop()
                 client.close()
-            except Exception as error:  # noqa: BLE001 - the top of a thread; whatever it is, the client is gone
+            except Exception as error:  # noqa: BLE001 - the top of a thread; the client is gone in any case
                 LOG.info("%s: closing: %r", self._uri, error)
 
         thread = threading.Thread(target=end, name="zbk-zookeeper-close", daemon=True)
@@ -342,5 +342,5 @@ class ZooKeeperConnection:
 
 
 def _is_unknown(error: Exception) -> bool:
-    """Return whether the server may have done what it was asked for."""
+    """Return whether the server may have carried out the request."""
     return isinstance(error, _UNKNOWN_OUTCOME) or not isinstance(error, kz.KazooException)

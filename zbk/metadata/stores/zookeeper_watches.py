@@ -1,15 +1,15 @@
-"""Watches on ZooKeeper that outlive what they watch, reconnects and sessions.
+"""Watches on ZooKeeper that outlive their nodes, reconnects and sessions.
 
 ZooKeeper's own watch fires once, and kazoo forgets all of them with the connection. Here every
-watched path is read and armed again after each event and each reconnect; stamps (see
-``callbacks``) keep what the caller knows already from being told twice. A reading carries the
-*ticket* of its request; requests are answered in order, so a smaller ticket is older news.
+watched path is read and armed again after each event and each reconnect. Stamps (see ``callbacks``)
+prevent that a caller receives the same reading twice. A reading carries the *ticket* of its
+request; requests are answered in order, so a reading with a smaller ticket is older.
 
 Every method but ``add``, ``post_event`` and ``close`` runs in the callback thread, which owns all
 state here.
 
-Decisions: kazoo cannot take a watch back. A path that was watched once keeps its one armed watch
-until it fires or the session ends, also after ``cancel``; watching it again adds none.
+Decisions: kazoo cannot cancel a watch. A path that was watched once keeps its one armed watch until
+it fires or the session ends, also after ``cancel``; watching the path again adds none.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from zbk.metadata.stores.store import Watch
 
 
 class WatchKind(StrEnum):
-    """What a watch is on."""
+    """The object of a watch."""
 
     CHILDREN = "children"
     NODE = "node"
@@ -38,10 +38,10 @@ class WatchKey(msgspec.Struct, frozen=True):
 
 
 class StartRead(Protocol):
-    """How to read and arm a key, without waiting."""
+    """Reads and arms a key, without waiting."""
 
     def __call__(self, key: WatchKey, on_done: Callable[[Reading | None], None]) -> None:
-        """Call ``on_done`` in any thread, with ``None`` where no answer came."""
+        """Call ``on_done`` in any thread, with ``None`` if there was no answer."""
         ...
 
 
@@ -50,7 +50,7 @@ class _PathWatch:
 
     def __init__(self) -> None:
         self.subscriptions: list[Subscription] = []
-        self.last_ticket = 0  # given to the last request
+        self.last_ticket = 0  # of the last request
         self.shown_ticket = 0  # of the last reading that was shown
 
 
@@ -64,7 +64,7 @@ class ZooKeeperWatches:
         self._is_closed = False
 
     def add(self, kind: WatchKind, path: str, deliver: Callable[[Reading], None]) -> Watch:
-        """Report to ``deliver`` what is there: now, and after each change."""
+        """Report readings to ``deliver``, now and after each change."""
         key = WatchKey(kind, path)
         subscription = Subscription(
             path,
@@ -75,16 +75,16 @@ class ZooKeeperWatches:
         return subscription
 
     def post_event(self, key: WatchKey) -> None:
-        """Note, from any thread, that an armed watch has fired."""
+        """Record, from any thread, that an armed watch has fired."""
         self._callbacks.post(partial(self._read, key))
 
     def rearm(self) -> None:
-        """Read everything again: a connection is there, and no watch is armed on it."""
+        """Read everything again: no watch is armed on the new connection."""
         for key in list(self._by_key):
             self._read(key)
 
     def close(self) -> None:
-        """Report nothing from now on."""
+        """Stop reporting."""
         self._is_closed = True
 
     def _add(self, key: WatchKey, subscription: Subscription) -> None:
@@ -106,7 +106,7 @@ class ZooKeeperWatches:
         ticket = watch.last_ticket
 
         def on_done(reading: Reading | None) -> None:
-            if reading is not None:  # else the next connection reads again
+            if reading is not None:  # else the next connection reads it again
                 self._callbacks.post(partial(self._show, key, watch, ticket, reading))
 
         self._start_read(key, on_done)
