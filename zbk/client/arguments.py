@@ -1,15 +1,18 @@
-"""What the public calls check before they send or make anything.
+"""Checks of the arguments of public calls, before they send or change anything.
 
-Each function returns the argument in the form that the client works with, or raises:
-``ArgumentTypeError``, which is a ``TypeError``, if no value of its type is accepted, and
-``ArgumentValueError``, which is a ``ValueError``, if another value of its type is. A call that
-raises one of them has changed nothing, so it can be repeated with better arguments.
+Each function returns the argument in the form that the client works with, or raises one of:
 
-* An id or a size is an integer or anything that is one by ``__index__`` (numpy's, for example), but
-  not a ``bool``: that is a mistake more often than a number.
+    ArgumentTypeError     a ``TypeError``: no value of this type is accepted
+    ArgumentValueError    a ``ValueError``: other values of this type are accepted
+
+A call that raises one of them has changed nothing, so it can be repeated with other arguments.
+Functions that raise further errors list them.
+
+* An id or a size is an integer, or an object with ``__index__`` (numpy's, for example), but not a
+  ``bool``, which is a mistake more often than a number.
 * A time-out is a number of seconds. ``math.inf`` is no limit, because ``None`` is the client's
   default; other numbers are limited by ``TIMEOUT_S_MAX``, beyond which clocks and locks overflow.
-* Bytes are anything with a buffer. A text is refused, because its encoding is not known.
+* Bytes are any object with a buffer. A text is refused, because its encoding is not known.
 * A member of an enumeration may be given by its name.
 
 Pure functions; any thread.
@@ -36,20 +39,20 @@ from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 from zbk.protocol.log.position import LogPosition
 
 TIMEOUT_S_MAX: Final = 1_000_000_000.0
-"""31 years. Locks and clocks that count nanoseconds in 64 bits overflow after 292."""
+"""31 years. Locks and clocks that count nanoseconds in 64 bits overflow after 292 years."""
 
 NUMBER_MAX: Final = 2**63 - 1
-"""What a signed integer of eight bytes holds."""
+"""The largest signed integer of eight bytes."""
 
 PASSWORD_SIZE_MAX: Final = 64 * 1024
 
 CUSTOM_METADATA_SIZE_MAX: Final = 256 * 1024
-"""Bytes of all keys and values: the rest of the ledger's metadata needs room to grow."""
+"""Bytes of all keys and values; the rest of the ledger's metadata needs room to grow."""
 
 CUSTOM_METADATA_COUNT_MAX: Final = 1_024
 
 TEXT_SHOWN_MAX: Final = 80
-"""Characters of a bad argument that an error repeats."""
+"""The number of characters of a bad argument that an error repeats."""
 
 _LOAD_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
@@ -66,10 +69,6 @@ def seconds(value: object, name: str = "timeout") -> float:
 
     >>> seconds(5), seconds(math.inf)
     (5.0, 1000000000.0)
-
-    Raises:
-        ArgumentTypeError: it is no number.
-        ArgumentValueError: it is NaN, negative, or over the limit.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Real):
         raise _wrong_type(name, value, "give seconds, such as 5 or 0.5, or math.inf for no limit")
@@ -86,12 +85,7 @@ def seconds(value: object, name: str = "timeout") -> float:
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
-    """Return an integer between two others.
-
-    Raises:
-        ArgumentTypeError: it is no integer.
-        ArgumentValueError: it lies elsewhere.
-    """
+    """Return an integer between two others."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise _wrong_type(name, value, "give an integer")
     value = index(value)
@@ -101,31 +95,22 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def ledger_id(value: object, name: str = "ledger_id") -> int:
-    """Return the id of a ledger.
-
-    Raises:
-        ArgumentTypeError: it is no integer.
-        ArgumentValueError: no ledger can have it.
-    """
+    """Return the id of a ledger."""
     return integer(name, value, 0, LEDGER_ID_MAX)
 
 
 def entry_id(name: str, value: object) -> int:
-    """Return the id of an entry. Raises as ``ledger_id``."""
+    """Return the id of an entry."""
     return integer(name, value, 0, ENTRY_ID_MAX)
 
 
 def last_entry_id(name: str, value: object) -> int:
-    """Return where a range of entries ends; before its beginning if it is empty."""
+    """Return the last id of a range of entries, which is below the first one if it is empty."""
     return integer(name, value, -NUMBER_MAX, ENTRY_ID_MAX)
 
 
 def flag(name: str, value: object) -> bool:
-    """Return a truth value.
-
-    Raises:
-        ArgumentTypeError: it is none.
-    """
+    """Return a truth value."""
     if not isinstance(value, bool):
         raise _wrong_type(name, value, "give True or False")
     return value
@@ -135,12 +120,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def payload(value: object, name: str = "payload") -> bytes:
-    """Return the bytes of an entry.
-
-    Raises:
-        ArgumentTypeError: it has no buffer.
-        ArgumentValueError: its buffer cannot be read.
-    """
+    """Return the bytes of an entry."""
     if type(value) is bytes:
         return value
     try:
@@ -154,10 +134,9 @@ def payload(value: object, name: str = "payload") -> bytes:
 
 
 def payloads(values: object, entry_size_max: int) -> tuple[list[bytes], int]:
-    """Return the bytes of many entries, each up to a size, and the size of all.
+    """Return the bytes of many entries, each up to a size, and their total size.
 
     Raises:
-        ArgumentTypeError: they are a single payload, no iterable, or one has no buffer.
         EntryTooLargeError: one is over the limit.
     """
     if isinstance(values, bytes | bytearray | memoryview | str | Mapping):
@@ -168,13 +147,13 @@ def payloads(values: object, entry_size_max: int) -> tuple[list[bytes], int]:
         batch = list(values)  # type: ignore[call-overload]  # it raises what is caught here
     except TypeError:
         if isinstance(values, Iterable):
-            raise  # its own, from what it iterates
+            raise  # an error of the iterable itself
         why = "give an iterable of payloads, such as a list"
         raise _wrong_type("payloads", values, why) from None
     if set(map(type, batch)) - {bytes}:
         batch = [one if type(one) is bytes else payload(one, "payloads") for one in batch]
     size = sum(map(len, batch))
-    if size > entry_size_max:  # only then it is worth to look at each
+    if size > entry_size_max:  # else no single one can exceed the limit
         largest = max(map(len, batch))
         if largest > entry_size_max:
             raise EntryTooLargeError(largest, entry_size_max)
@@ -182,12 +161,7 @@ def payloads(values: object, entry_size_max: int) -> tuple[list[bytes], int]:
 
 
 def password(value: object) -> bytes:
-    """Return a ledger's password. No error repeats it.
-
-    Raises:
-        ArgumentTypeError: it has no buffer.
-        ArgumentValueError: it is over ``PASSWORD_SIZE_MAX``.
-    """
+    """Return a ledger's password. Errors never repeat it."""
     data = payload(value, "password")
     if len(data) > PASSWORD_SIZE_MAX:
         why = f"has over {PASSWORD_SIZE_MAX} bytes"
@@ -196,12 +170,7 @@ def password(value: object) -> bytes:
 
 
 def custom_metadata(value: object) -> dict[str, bytes]:
-    """Return what an application keeps with a ledger; ``None`` is nothing.
-
-    Raises:
-        ArgumentTypeError: it is no mapping of texts to bytes.
-        ArgumentValueError: it has too many keys, too many bytes, or a text that is none.
-    """
+    """Return the custom metadata of a ledger; ``None`` means none."""
     name = "custom_metadata"
     if value is None:
         return {}
@@ -227,25 +196,15 @@ def custom_metadata(value: object) -> dict[str, bytes]:
 
 
 def text(name: str, value: object, size_max: int) -> str:
-    """Return a text of so many bytes at most.
-
-    Raises:
-        ArgumentTypeError: it is no text.
-        ArgumentValueError: it is too long, or cannot be encoded.
-    """
-    if not isinstance(value, str):
-        raise _wrong_type(name, value, "give a text")
-    if text_size(name, value) > size_max:
-        raise ArgumentValueError(name, _shown(value), f"is over {size_max} bytes")
-    return value
+    """Return a text of at most ``size_max`` bytes."""
+    found = _text(name, value, "give a text")
+    if text_size(name, found) > size_max:
+        raise ArgumentValueError(name, _shown(found), f"is over {size_max} bytes")
+    return found
 
 
 def text_size(name: str, value: str) -> int:
-    """Return the bytes of a text.
-
-    Raises:
-        ArgumentValueError: it cannot be encoded.
-    """
+    """Return the size of a text in bytes."""
     try:
         return len(value.encode())
     except UnicodeEncodeError as error:
@@ -256,97 +215,68 @@ def bookie_id(value: object) -> str:
     """Return the id of a bookie.
 
     Raises:
-        ArgumentTypeError: it is no text.
         InvalidOptionError: no bookie can have it.
     """
-    if not isinstance(value, str):
-        raise _wrong_type("bookie_id", value, "give a text: `zbk bookie ls` lists them")
-    check_bookie_id(value)
-    return value
+    found = _text("bookie_id", value, "give a text: `zbk bookie ls` lists them")
+    check_bookie_id(found)
+    return found
 
 
 def log_name(value: object) -> str:
     """Return the name of a log.
 
     Raises:
-        ArgumentTypeError: it is no text.
         InvalidOptionError: no log can have it.
     """
-    if not isinstance(value, str):
-        raise _wrong_type("name", value, "give the log's name, a text")
-    log_path(value)
-    return value
+    found = _text("name", value, "give the log's name, a text")
+    log_path(found)
+    return found
 
 
 def data_set_name(value: object) -> str:
     """Return the name of a data set. Raises as ``log_name``."""
-    if not isinstance(value, str):
-        raise _wrong_type("name", value, "give the data set's name, a text")
-    data_set_path(value)
-    return value
+    found = _text("name", value, "give the data set's name, a text")
+    data_set_path(found)
+    return found
 
 
 def load_id(value: object) -> str:
-    """Return the id of a load; an empty one is none.
-
-    Raises:
-        ArgumentTypeError: it is no text.
-        ArgumentValueError: no load can have it.
-    """
-    if not isinstance(value, str):
-        raise _wrong_type("load_id", value, "give a text, from new_load_id")
-    if value and _LOAD_ID.fullmatch(value) is None:
+    """Return the id of a load; "" is none."""
+    found = _text("load_id", value, "give a text, from new_load_id")
+    if found and _LOAD_ID.fullmatch(found) is None:
         why = "is no id of a load: new_load_id makes them"
-        raise ArgumentValueError("load_id", _shown(value), why)
-    return value
+        raise ArgumentValueError("load_id", _shown(found), why)
+    return found
 
 
-# ------------------------------------------------------------------ things
+# ------------------------------------------------------------------ objects
 
 
 def member(kind: type[KindT], name: str, value: object) -> KindT:
-    """Return a member of an enumeration, which may be given by its name.
-
-    Raises:
-        ArgumentTypeError: it is neither.
-        ArgumentValueError: there is no such member.
-    """
+    """Return a member of an enumeration, which may be given by its name."""
     known = ", ".join(kind)
-    if not isinstance(value, str):
-        raise _wrong_type(name, value, f"give one of {known}")
-    if value not in list(kind):
-        raise ArgumentValueError(name, _shown(value), f"is none of {known}")
-    return kind(value)
+    found = _text(name, value, f"give one of {known}")
+    if found not in list(kind):
+        raise ArgumentValueError(name, _shown(found), f"is none of {known}")
+    return kind(found)
 
 
 def instance(name: str, value: object, kind: type[InstanceT]) -> InstanceT:
-    """Return a value of a class.
-
-    Raises:
-        ArgumentTypeError: it is of another one.
-    """
+    """Return a value of a class."""
     if not isinstance(value, kind):
         raise _wrong_type(name, value, f"give a {kind.__name__}")
     return value
 
 
 def instances(name: str, values: object, kind: type[InstanceT]) -> list[InstanceT]:
-    """Return a list of instances of a class, from anything that can be iterated over.
-
-    Raises:
-        ArgumentTypeError: it cannot, or one of them is something else.
-    """
+    """Return a list of instances of a class, from any iterable."""
     if not isinstance(values, Iterable):
         raise _wrong_type(name, values, f"give a list of {kind.__name__}")
     return [instance(name, value, kind) for value in values]
 
 
 def struct(name: str, value: object, kind: type[StructT]) -> StructT:
-    """Return a struct whose fields have the types that they should have.
-
-    Raises:
-        ArgumentTypeError: it is another struct, or one of its fields is wrong.
-    """
+    """Return a struct whose fields have the declared types."""
     found = instance(name, value, kind)
     try:
         msgspec.convert(msgspec.structs.asdict(found), kind)
@@ -356,12 +286,7 @@ def struct(name: str, value: object, kind: type[StructT]) -> StructT:
 
 
 def position(name: str, value: object) -> LogPosition:
-    """Return a position in a log.
-
-    Raises:
-        ArgumentTypeError: it is none.
-        ArgumentValueError: no entry can be there.
-    """
+    """Return a position in a log."""
     if not isinstance(value, LogPosition):
         why = "give a LogPosition; LogPosition.parse reads a text such as 7:42"
         raise _wrong_type(name, value, why)
@@ -376,13 +301,15 @@ def optional_position(name: str, value: object) -> LogPosition | None:
 
 
 def function(name: str, value: Any) -> Any:  # noqa: ANN401 - its caller knows its type
-    """Return something that can be called.
-
-    Raises:
-        ArgumentTypeError: it cannot.
-    """
+    """Return a callable."""
     if not callable(value):
         raise _wrong_type(name, value, "give a function")
+    return value
+
+
+def _text(name: str, value: object, why: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong_type(name, value, why)
     return value
 
 
@@ -393,6 +320,6 @@ def _wrong_type(name: str, value: object, why: str) -> ZbkError:
 def _shown(value: object) -> str:
     try:
         told = value if isinstance(value, str) else repr(value)
-    except Exception:  # noqa: BLE001 - a very large integer, or an application's own mistake
+    except Exception:  # noqa: BLE001 - a very large integer, or a faulty ``__repr__``
         told = type(value).__name__
     return told if len(told) <= TEXT_SHOWN_MAX else told[:TEXT_SHOWN_MAX] + "..."
