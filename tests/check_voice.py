@@ -25,8 +25,6 @@ UNREVISED: Final = frozenset(
         "zbk/actors/serve",
         "zbk/actors/upkeep",
         "zbk/auditor",
-        "zbk/client",
-        "zbk/client/log",
         "zbk/client/write",
         "zbk/durability",
         "zbk/protocol/dataset",

@@ -1,10 +1,10 @@
-"""When which of many things is due: one heap for all of them.
+"""The deadlines of many items in one heap.
 
-A deadline that moves to a later time costs a dictionary entry: the heap finds out when the earlier
-time has come. Each item has at most one live entry in the heap, and a stale one for each time that
-its deadline moved to an earlier time.
+A deadline that moves to a later time changes a dictionary only: the heap entry is corrected when
+the earlier time has come. Each item has at most one live entry in the heap, and a stale one for
+each time that its deadline moved to an earlier time.
 
-Pure. Owned by a writer actor.
+Pure. Owned by a writer actor or a tail group.
 """
 
 import heapq
@@ -35,16 +35,16 @@ class Deadlines(Generic[ItemT]):
         self._serial = count()
 
     def __len__(self) -> int:
-        """Return how many items have a deadline."""
+        """Return the number of items that have a deadline."""
         return len(self._due_ms)
 
     @property
     def next_ms(self) -> int | None:
-        """When to call ``take_due``; ``None``: no item has a deadline. It may return nothing."""
+        """The time of the next ``take_due``, which may return nothing; ``None``: no deadline."""
         return self._heap[0][0] if self._heap else None
 
     def put(self, item: ItemT, due_ms: int | None) -> None:
-        """Set the deadline of an item in place of the one that it had; ``None`` removes it."""
+        """Set the deadline of an item and drop its earlier one; ``None`` removes it."""
         if due_ms is None:
             self._due_ms.pop(item, None)
             return

@@ -1,7 +1,7 @@
-"""Where the bookies are: kept from the registrations in the metadata store.
+"""The addresses of the bookies, from their registrations in the metadata store.
 
-The store calls back with changes, in a thread of its own; the connections are told the addresses.
-What was known stays known while the store does not answer: a bookie that answers is there.
+The store calls back with changes, in its own thread, and the directory passes the addresses to the
+connections. While the store does not answer, the directory keeps the last registrations.
 """
 
 import threading
@@ -15,7 +15,7 @@ from zbk.system.clock import monotonic_s
 
 
 class BookieDirectory:
-    """The registered bookies, as last heard."""
+    """The registered bookies, as last reported."""
 
     def __init__(
         self, registry: BookieRegistry, on_addresses: Callable[[Mapping[str, str]], None]
@@ -26,7 +26,7 @@ class BookieDirectory:
         self._available: dict[str, BookieRegistration] = {}
         self._readonly: dict[str, BookieRegistration] = {}
         self._callbacks: tuple[Callable[[], None], ...] = ()
-        # what is there now is known before the first request, not when the watches get to it
+        # the first request may come before the first callback of the watches
         self._set_readonly(registry.readonly())
         self._set_available(registry.available())
         self._watches: list[Watch] = [
@@ -35,25 +35,25 @@ class BookieDirectory:
         ]
 
     def writable(self) -> list[str]:
-        """Return the ids of the bookies that take new entries."""
+        """Return the ids of the bookies that accept new entries."""
         with self._changed:
             return sorted(self._available)
 
     def candidates(self) -> list[Candidate]:
-        """Return the bookies that take new entries, with their racks, by id."""
+        """Return the bookies that accept new entries, with their racks, by id."""
         with self._changed:
             return [Candidate(b, self._available[b].rack) for b in sorted(self._available)]
 
     def when_writable_change(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` whenever bookies have begun or ceased to take new entries.
+        """Call back whenever the set of bookies that accept new entries has changed.
 
-        It is called in a thread of the metadata store and must not block.
+        The callback runs in a thread of the metadata store and must not block.
         """
         with self._changed:
             self._callbacks = (*self._callbacks, callback)
 
     def wait_for_writable(self, count: int, timeout_s: float) -> list[str]:
-        """Return the ids of the writable bookies, once there are ``count`` or the time is over."""
+        """Wait until ``count`` bookies are writable or the time is over; return their ids."""
         deadline_s = monotonic_s() + timeout_s
         with self._changed:
             while len(self._available) < count:
@@ -70,16 +70,16 @@ class BookieDirectory:
             return [both[bookie_id] for bookie_id in sorted(both)]
 
     def close(self) -> None:
-        """Stop listening."""
+        """Cancel the watches."""
         for watch in self._watches:
             watch.cancel()
 
     def _set_available(self, bookies: Mapping[str, BookieRegistration]) -> None:
         with self._changed:
-            is_news = self._available.keys() != bookies.keys()
+            is_changed = self._available.keys() != bookies.keys()
             self._available = dict(bookies)
             self._update()
-            callbacks = self._callbacks if is_news else ()
+            callbacks = self._callbacks if is_changed else ()
         for callback in callbacks:
             callback()
 
@@ -89,8 +89,8 @@ class BookieDirectory:
             self._update()
 
     def _update(self) -> None:
-        # the last address of a bookie that is not registered now stays: it may just have lost
-        # its session, and who is there is found out by HELLO, not by registration
+        # the last address of an unregistered bookie stays: it may only have lost its session, and
+        # HELLO, not the registration, shows whether it is there
         self._known |= self._readonly | self._available
         self._on_addresses({bookie_id: r.address for bookie_id, r in self._known.items()})
         self._changed.notify_all()

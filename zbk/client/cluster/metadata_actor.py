@@ -3,7 +3,7 @@
 mailbox     MetadataTask, from writers and the client
 answers     the task's ``done`` with a result or an error, in this actor's thread
 owns        nothing: the store is shared and thread-safe
-on failure  cannot fail: whatever a task raises is its answer
+on failure  cannot fail: an error of a task is its answer
 """
 
 import threading
@@ -17,12 +17,12 @@ from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.system.light_inbox import LightInbox
 
 ACTOR_COUNT: Final = 8
-"""Tasks of so many ledgers wait for the store at the same time: a store on the network answers each
-of them after milliseconds, and thousands a second."""
+"""The number of actors. A store on the network answers each task after milliseconds, but thousands
+of tasks a second, so several ledgers wait for it at the same time."""
 
 
 class MetadataTask(msgspec.Struct, frozen=True):
-    """Something to ask of the metadata store, and where its outcome goes."""
+    """A call of the metadata store, and the receiver of its outcome."""
 
     run: Callable[[], Any]
     done: Callable[[Any | ZbkError], None]
@@ -45,9 +45,9 @@ class MetadataActor(LightInbox, pykka.ThreadingActor):
 
 
 class MetadataActors:
-    """The metadata actors of a client, each made when it is first needed.
+    """The metadata actors of a client, each started when it is first needed.
 
-    The tasks of one ledger are done in order, those of different ledgers at the same time.
+    The tasks of one ledger run in order, those of different ledgers at the same time.
     """
 
     def __init__(self, count: int = ACTOR_COUNT) -> None:
@@ -71,7 +71,7 @@ class MetadataActors:
         ref.tell(task)
 
     def stop(self) -> None:
-        """Stop the actors, each after the tasks that it has."""
+        """Stop the actors, each after its queued tasks."""
         with self._lock:
             self._is_stopped = True
             refs = [ref for ref in self._refs if ref is not None]

@@ -1,6 +1,6 @@
-"""Which bookies this client writes to: the directory, the policy and the dice, put together.
+"""The choice of bookies for new ledgers and for replacements.
 
-Any thread: writers ask for replacements in their actors, the application makes ledgers.
+Any thread: writers ask for replacements in their actors, the application creates ledgers.
 """
 
 import random
@@ -13,7 +13,7 @@ from zbk.system.clock import monotonic_ms
 
 
 class BookiePlacer:
-    """Chooses among the bookies that take new entries; those that failed lately come last."""
+    """Chooses among the bookies that accept new entries; those that failed lately come last."""
 
     def __init__(
         self, directory: BookieDirectory, policy: PlacementPolicy, avoid_failed_ms: int
@@ -27,7 +27,7 @@ class BookiePlacer:
         """Return an ensemble for a new ledger; wait for bookies if there are too few.
 
         Raises:
-            NotEnoughBookiesError: there are too few after ``timeout_s`` seconds, too.
+            NotEnoughBookiesError: there are still too few after ``timeout_s`` seconds.
         """
         self._directory.wait_for_writable(ensemble_size, timeout_s)
         return self._policy.new_ensemble(self._candidates(), ensemble_size, avoid=self._avoided())
@@ -40,9 +40,9 @@ class BookiePlacer:
         exclude: Collection[str] = (),
         may_avoided: bool = True,
     ) -> dict[int, str]:
-        """Return a new bookie for each failed slot, as many as there are, none of ``exclude``.
+        """Return a new bookie for each failed slot, as far as there are any outside ``exclude``.
 
-        ``may_avoided``: take bookies that failed lately if there are no others.
+        ``may_avoided``: use bookies that failed lately if there are no others.
         """
         avoided = self._avoided()
         return self._policy.replacements(
@@ -54,7 +54,7 @@ class BookiePlacer:
         )
 
     def is_writable(self, bookie_id: str) -> bool:
-        """Return whether a bookie takes new entries."""
+        """Return whether a bookie accepts new entries."""
         return bookie_id in self._directory.writable()
 
     def note_failed(self, bookie_ids: Collection[str]) -> None:

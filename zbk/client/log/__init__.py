@@ -1,4 +1,4 @@
-"""Logs for applications: owning one, reading it, following it, truncating it.
+"""Logs for applications: owning, reading, following and truncating them.
 
 Read ``log`` first, then ``driver``, which carries out what ``zbk.protocol.log.owner`` decides, and
 ``gate``, which keeps appends in order across a roll. ``reader`` and ``tail`` read. The methods of

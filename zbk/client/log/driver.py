@@ -1,7 +1,7 @@
 """The driver of a log's owner: it carries out the effects of ``zbk.protocol.log.owner``.
 
 Take-over, roll and close run in the caller's thread, one at a time; every step blocks. A writer's
-thread reports at any time that an append failed, and never blocks.
+thread reports a failed append at any time, and never blocks.
 """
 
 import random
@@ -36,11 +36,11 @@ from zbk.protocol.procedure import Procedure, Steps
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0
 ABANDON_S: Final = 1.0
-"""The time in which the writer of an abandoned ledger may end in order."""
+"""The time that the writer of an abandoned ledger has to close it."""
 
 
 class LedgerClient(Protocol):
-    """A client, as logs use it."""
+    """The part of ``Client`` that logs use."""
 
     def check_usable(self) -> None:
         """Raise if the client is closed."""
@@ -96,11 +96,11 @@ class LogDriver:
 
     @property
     def log(self) -> LogMetadata | None:
-        """The list, as last read or written."""
+        """The list as last read or written."""
         return self._owner.log
 
     def confirmed(self, ledger_id: int) -> int:
-        """Return how far a ledger is confirmed, if it is written here; else -1."""
+        """Return the LAC of a ledger that is written here; else -1."""
         writer = self._writers.get(ledger_id)
         return NO_ENTRY if writer is None else writer.last_add_confirmed
 
@@ -113,7 +113,7 @@ class LogDriver:
         self._run(self._owner.take_over())
 
     def roll(self) -> None:
-        """Go on in a new ledger.
+        """Continue in a new ledger.
 
         Raises:
             ZbkError: the roll failed, or the log is lost.
@@ -135,7 +135,7 @@ class LogDriver:
         self._close_gate_if_over()
 
     def abandon(self) -> None:
-        """End the writers that are left, as well as possible."""
+        """Close the remaining writers, and ignore errors."""
         with self._procedure_lock:
             for writer in list(self._writers.values()):
                 self._abandon(writer)

@@ -1,8 +1,8 @@
-"""Where appends to a log go: to one ledger at a time, in order, and never past a switch.
+"""The gate of a log's appends: they enter one ledger at a time, in order.
 
-Appends hold the gate while they are handed to the current ledger's writer. A *switch* to the next
-ledger holds it, too, until all that went to the old one is answered; whoever appends meanwhile
-waits. So no entry of the new ledger is acknowledged before an older one of the old ledger.
+An append holds the gate while it is handed to the current ledger's writer. A *switch* to the next
+ledger holds it, too, until all appends to the old one are answered; other appends wait meanwhile.
+So no entry of the new ledger is acknowledged before an older one of the old ledger.
 
 Any thread.
 """
@@ -20,17 +20,17 @@ from zbk.protocol.log.position import LogPosition
 from zbk.system.clock import monotonic_ms, monotonic_s
 
 DRAIN_WAIT_S: Final = 1.0
-"""How long a switch sleeps before it looks whether the client is still there."""
+"""The longest wait before a switch checks that its client is still open."""
 
 
 class AppendGate:
-    """The current ledger's writer, and who may use it when."""
+    """Admits appends to the current ledger's writer."""
 
     def __init__(self, check_usable: Callable[[], None]) -> None:
         self._check_usable = check_usable
         self._lock = threading.Lock()
         self._writer: LedgerWriter | None = None
-        self._last: Future[Any] | None = None  # of the appends: they are answered in order
+        self._last: Future[Any] | None = None  # of the last append: they are answered in order
         self._last_position: LogPosition | None = None  # in the ledgers before the current one
         self._end: ZbkError | None = None
         self._entry_count = 0
@@ -51,7 +51,7 @@ class AppendGate:
 
     @property
     def entry_count(self) -> int:
-        """Entries appended to the current ledger."""
+        """The number of entries appended to the current ledger."""
         return self._entry_count
 
     @property
@@ -61,12 +61,12 @@ class AppendGate:
 
     @property
     def age_ms(self) -> int:
-        """Time since the first append to the current ledger."""
+        """The time since the first append to the current ledger; 0 without any."""
         return monotonic_ms() - self._first_ms if self._entry_count else 0
 
     @property
     def last_position(self) -> LogPosition | None:
-        """The last position in the ledgers before the current one that were filled here."""
+        """The last position that was written here before the current ledger."""
         return self._last_position
 
     def append(
@@ -75,9 +75,9 @@ class AppendGate:
         payloads: Sequence[bytes],
         timeout_s: float,
     ) -> "tuple[int, Future[Any]]":
-        """Hand entries to the current ledger by ``send``; return its id and what that returned.
+        """Append entries to the current ledger by ``send``; return its id and the future.
 
-        ``send`` gets the writer, and the seconds that are left of ``timeout_s``.
+        ``send`` receives the writer and the rest of ``timeout_s``.
 
         Raises:
             RequestTimeoutError: the gate was held for ``timeout_s``; nothing was appended.
@@ -94,7 +94,7 @@ class AppendGate:
             return writer.ledger_id, future
 
     def switch(self, new: LedgerWriter) -> None:
-        """Wait for all appends to the current ledger; from then on they go to ``new``.
+        """Wait for all appends to the current ledger; later ones go to ``new``.
 
         Raises:
             CannotAdvanceError, RequestTimeoutError: a VD ledger could not be synced.
@@ -110,7 +110,7 @@ class AppendGate:
             self._entry_count = self._size = 0
 
     def close(self, error: ZbkError) -> None:
-        """Refuse every append from now on. The first error stays."""
+        """Refuse every later append. The first error stays."""
         if self._end is None:
             self._end = error
 
@@ -129,7 +129,7 @@ class AppendGate:
 
     @contextmanager
     def _held(self, timeout_s: float) -> Iterator[float]:
-        """Hold the gate; yield the seconds that are left of ``timeout_s``."""
+        """Hold the gate; yield the rest of ``timeout_s``."""
         deadline_s = monotonic_s() + timeout_s
         if not self._lock.acquire(timeout=timeout_s):
             raise RequestTimeoutError("append: the log stayed busy", timeout_s)

@@ -1,4 +1,4 @@
-"""What an application holds of a log that it owns: what ``Client.open_log`` returns."""
+"""The handle of an application that owns a log: what ``Client.open_log`` returns."""
 
 import logging
 import threading
@@ -35,20 +35,20 @@ from zbk.system.clock import monotonic_ms, monotonic_s
 ResultT = TypeVar("ResultT")
 
 ROLL_RETRY_MS: Final = 5_000
-"""How long a roll that failed is not tried again by itself."""
+"""The time after a failed roll until appends start the next one."""
 
 logger = logging.getLogger(__name__)
 
 
 class LogSetup(msgspec.Struct, frozen=True):
-    """Everything a log stands on."""
+    """The parts that a log works with."""
 
     name: str
     client: LedgerClient
     store: LogStore
     options: LedgerOptions  # of each new ledger
-    roll_size: int  # bytes of payload after which the log goes on in a new ledger
-    roll_ms: int  # age of a ledger's first entry after which it does; 0: any age
+    roll_size: int  # bytes of payload in a ledger before the log rolls
+    roll_ms: int  # age of a ledger's first entry before it rolls; 0: no limit
     default_timeout_s: float
 
 
@@ -56,12 +56,12 @@ class Log:
     """A log that this client owns. Any thread may append; entries are in the order of the calls.
 
     There is one owner at a time. When another client takes the log over, the next append here
-    fails with ``LogFencedError``: that append may or may not be in the log, as may those that were
-    not yet answered. Everything that was acknowledged is, and in order.
+    fails with ``LogFencedError``. That append may or may not be in the log, like those that were
+    not answered yet. Every acknowledged entry is in the log, in order.
 
-    A log is a list of ledgers. It goes on in a new one, *rolls*, when the current one has taken
-    ``roll_size`` bytes, at the first append ``roll_ms`` after its first entry, or when ``roll`` is
-    called: in a thread of its own, while appends go on.
+    A log is a list of ledgers. It *rolls*, which means that it continues in a new ledger, after
+    ``roll_size`` bytes in the current one, at the first append ``roll_ms`` after its first entry,
+    or when ``roll`` is called. The first two happen in an own thread, while appends continue.
 
     As a context manager it closes the current ledger at the end.
 
@@ -104,7 +104,7 @@ class Log:
             if error is not exc:
                 exc.add_note(f"zbk: closing log {self.name} failed too: {error}")
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ state
 
     @property
     def name(self) -> str:
@@ -113,10 +113,10 @@ class Log:
 
     @property
     def ledger_id(self) -> int:
-        """The ledger that takes appends now.
+        """The ledger that receives appends now.
 
         Raises:
-            LogFencedError, LogClosedError: none does any more.
+            LogFencedError, LogClosedError: the log accepts no more.
         """
         return self._gate.writer.ledger_id
 
@@ -130,17 +130,17 @@ class Log:
     # ------------------------------------------------------------------ append
 
     def append(self, payload: BytesLike, *, timeout: float | None = None) -> LogPosition:
-        """Add one entry; return its position once it is as durable as the ledger type promises.
+        """Append an entry; return its position once it is as durable as the ledger type promises.
 
-        ``timeout``, in seconds, is for all that this waits for together.
+        ``timeout``, in seconds, is for all waits together.
 
         Raises:
-            EntryTooLargeError: over the entry limit; nothing was added.
+            EntryTooLargeError: it is over the entry limit; nothing was appended.
             LogFencedError: another client owns the log; the entry may or may not be in it.
-            LogClosedError: this handle was closed; nothing was added.
-            RequestTimeoutError: no answer yet; the entry may be added still.
+            LogClosedError: this handle was closed; nothing was appended.
+            RequestTimeoutError: no answer yet; the entry may still be appended.
         """
-        timeout_s = self._timeout_s(timeout)  # before anything is added, not after
+        timeout_s = self._timeout_s(timeout)  # check it before the append, not after
         deadline_s = monotonic_s() + timeout_s
         future = self.append_async(payload, timeout=timeout_s)
         return self._wait(future, timeout_s, deadline_s)
@@ -148,7 +148,7 @@ class Log:
     def append_async(
         self, payload: BytesLike, *, timeout: float | None = None
     ) -> "Future[LogPosition]":
-        """Add one entry; return a future of its position. Blocks while too much is pending.
+        """Append an entry; return a future of its position. Blocks while too much is pending.
 
         Callbacks of the future run in a thread of the client: they must not block.
         """
@@ -164,7 +164,7 @@ class Log:
     def append_many(
         self, payloads: Iterable[BytesLike], *, timeout: float | None = None
     ) -> "Future[LogRange]":
-        """Add many entries in one go, all to one ledger; return a future of their positions."""
+        """Append many entries at once, to one ledger; return a future of their positions."""
         timeout_s = self._timeout_s(timeout)
         batch, _size = arguments.payloads(payloads, ENTRY_SIZE_MAX_LIMIT)
         return self._append(
@@ -175,12 +175,12 @@ class Log:
         )
 
     def sync(self, *, timeout: float | None = None) -> LogPosition | None:
-        """Make everything appended so far durable; return the last position that is.
+        """Make everything appended so far durable; return the last durable position.
 
-        ``None``: nothing was appended by this owner.
+        ``None``: this owner has not appended anything.
 
         Raises:
-            CannotAdvanceError: too few bookies hold what was appended.
+            CannotAdvanceError: too few bookies hold the appended entries.
         """
         timeout_s = self._timeout_s(timeout)
         writer, before = self._gate.writer, self._gate.last_position
@@ -193,20 +193,20 @@ class Log:
     # ------------------------------------------------------------------ ledgers
 
     def roll(self) -> None:
-        """Go on in a new ledger. Nothing happens while the current one has no entry.
+        """Continue in a new ledger. Does nothing while the current one has no entry.
 
         Raises:
             LogFencedError: another client owns the log.
-            ZbkError: no new ledger could be made or added; the log goes on in the current one.
+            ZbkError: no new ledger could be created or added; the current one stays.
         """
         self._check_open()
         if self._gate.entry_count:
             self._driver.roll()
 
     def truncate(self, position: LogPosition) -> int:
-        """Delete the ledgers that lie before ``position`` as a whole; return how many they were.
+        """Delete the ledgers that lie entirely before ``position``; return their number.
 
-        The last ledger stays, and so does one that is not closed yet.
+        The last ledger stays, as does a ledger that is not closed yet.
 
         Raises:
             InvalidOptionError: the log has no such ledger.
@@ -218,16 +218,16 @@ class Log:
     # ------------------------------------------------------------------ reading
 
     def read(self, start: LogPosition | None = None) -> Iterator[LogEntry]:
-        """Yield the entries from ``start`` (default: the first) up to what is confirmed now.
+        """Yield the entries from ``start`` (default: the first) up to the present LAC.
 
-        That is at least what was confirmed to this owner.
+        That includes all entries acknowledged to this owner.
         """
         start = arguments.optional_position("start", start)
         self._check_open()
         return self._reading().entries(start)
 
     def tail(self, start: LogPosition | None = None, *, timeout: float | None = None) -> LogTail:
-        """Return an iterator over the entries from ``start`` on, those to come too."""
+        """Return an iterator over the entries from ``start`` on, including those to come."""
         start = arguments.optional_position("start", start)
         timeout_s = None if timeout is None else arguments.seconds(timeout)
         self._check_open()
@@ -236,10 +236,10 @@ class Log:
     # ------------------------------------------------------------------ close
 
     def close(self) -> None:
-        """Finish what was appended and close the current ledger. Twice is fine.
+        """Finish the pending appends and close the current ledger. Closing twice is allowed.
 
-        After an error other than ``LogFencedError`` the ledger may be open with all that was
-        appended. Closing again tries again; if nothing does, the log's next owner recovers it.
+        After an error other than ``LogFencedError`` the ledger may be open, with all appended
+        entries. Closing again retries; otherwise the log's next owner recovers the ledger.
 
         Raises:
             LogFencedError: another client owns the log.
@@ -268,7 +268,7 @@ class Log:
         except (LedgerFencedError, LedgerClosedError) as error:
             raise self._lose(error.ledger_id, error) from error
         outer: Future[ResultT] = Future()
-        outer.set_running_or_notify_cancel()  # an entry on its way cannot be called back
+        outer.set_running_or_notify_cancel()  # a pending append cannot be cancelled
 
         def resolve(done: "Future[Any]") -> None:
             error = done.exception()
@@ -284,7 +284,7 @@ class Log:
         return outer
 
     def _lose(self, ledger_id: int, error: ZbkError) -> ZbkError:
-        """Note that a ledger takes no more; return what the application is told."""
+        """Record that a ledger accepts no more; return the error for the application."""
         self._driver.lose(ledger_id, error)
         if isinstance(error, LedgerFencedError | LedgerClosedError):
             return LogFencedError(self.name)
@@ -298,7 +298,7 @@ class Log:
             threading.Thread(target=self._roll, name=name, daemon=True).start()
 
     def _begin_roll(self) -> bool:
-        """Return whether this thread is the one that may start a roll now."""
+        """Return true if this thread may start a roll now."""
         with self._roll_lock:
             if self._is_rolling or self._is_closed:
                 return False

@@ -1,15 +1,15 @@
 """Reading a log from any position, ledger by ledger.
 
-A ledger is left for the next one only when it is closed, and so its end is known: what is read is
-always a prefix of what is in the log. Nothing here fences.
+The reader moves to the next ledger only when the present one is closed, so that its end is known:
+the entries read are always a prefix of the log. Nothing here fences.
 
-Runs in the thread of whoever iterates.
+Runs in the thread that iterates.
 """
 
 from collections.abc import Callable, Generator, Iterator
 
 from zbk.client.log.driver import LedgerClient
-from zbk.client.log.tail import LogTail
+from zbk.client.log.tail import LogTail, log_entries
 from zbk.errors import NoSuchLedgerError, NoSuchLogError, ZbkError
 from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.read_batch import ReadBatch
@@ -24,7 +24,7 @@ def _unknown(_ledger_id: int) -> int:
 
 
 class LogReading:
-    """How one log is read. ``confirmed`` says what is known of a ledger's LAC beforehand."""
+    """One log to read. ``confirmed`` returns the LAC of a ledger as far as it is known already."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class LogReading:
         self._confirmed = confirmed
 
     def entries(self, start: LogPosition | None = None) -> Iterator[LogEntry]:
-        """Yield the entries from ``start`` on, up to what is confirmed now. As ``batches``."""
+        """Yield the entries from ``start`` on, up to the present LAC. As ``batches``."""
         for batch in self.batches(start):
             yield from log_entries(batch)
 
     def batches(self, start: LogPosition | None = None) -> Iterator[ReadBatch]:
         """Yield the entries from ``start`` on in batches, each of one ledger, in order.
 
-        Stops where the log may go on later: at the LAC of the first ledger that is not closed.
+        Stops at the LAC of the first ledger that is not closed.
 
         Raises:
             NoSuchLogError: there is no such log.
-            LogTruncatedError: what was to be read next was cut off.
+            LogTruncatedError: the next entries were truncated.
             InvalidOptionError: the log has no such ledger as ``start`` names.
         """
         log, _ = self._store.read(self._name)
@@ -71,13 +71,13 @@ class LogReading:
                 log = self._refresh(log)
 
     def tail(self, start: LogPosition | None = None, *, timeout: float | None = None) -> LogTail:
-        """Return an iterator over the entries from ``start`` on, those to come too."""
+        """Return an iterator over the entries from ``start`` on, including those to come."""
         with within(timeout):
             log, _ = self._store.read(self._name)
         return LogTail(log, self._client, self._store, self._password, start, timeout)
 
     def _ledger(self, ledger_id: int, first: int) -> Generator[ReadBatch, None, bool]:
-        """Yield what is confirmed of a ledger; return whether that is all there will be."""
+        """Yield the confirmed entries of a ledger; return whether the ledger is closed."""
         with self._client.open_ledger(ledger_id, self._password) as reader:
             is_closed = reader.is_closed_ledger
             if not is_closed:
@@ -89,20 +89,13 @@ class LogReading:
 
     def _refresh(self, known: LogMetadata) -> LogMetadata:
         log, _ = self._store.read(self._name)
-        if log.log_id != known.log_id:  # deleted; this is another one of that name
+        if log.log_id != known.log_id:  # deleted; this is a new one with its name
             raise NoSuchLogError(self._name)
         return log
 
 
-def log_entries(batch: ReadBatch) -> Iterator[LogEntry]:
-    """Yield the entries of a batch with their positions in the log."""
-    ledger_id = batch.ledger_id
-    for entry_id, payload in zip(batch.entry_ids, batch, strict=True):
-        yield LogEntry(LogPosition(ledger_id, entry_id), payload)
-
-
 def gone(log: LogMetadata, index: int, error: NoSuchLedgerError) -> ZbkError:
-    """Return why a ledger of a log is not there: truncated, or deleted by hand."""
+    """Return why a ledger of a log does not exist: truncated, or deleted by hand."""
     try:
         log.ledger_at(index)
     except ZbkError as truncated:

@@ -1,16 +1,15 @@
 """Following a log while it is written, from ledger to ledger and from owner to owner.
 
-Runs in the thread of whoever iterates; news of the list come from the metadata store's thread.
+Runs in the thread that iterates; changes of the list come from the metadata store's thread.
 """
 
 import threading
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from zbk.client.log.driver import LedgerClient
 from zbk.client.read.ledger_reader import LedgerReader
-from zbk.client.read.tail import LedgerTail
+from zbk.client.read.tail import EntryTail, LedgerTail
 from zbk.errors import (
     MetadataUnavailableError,
     NoSuchLedgerError,
@@ -28,16 +27,16 @@ from zbk.system.clock import monotonic_s
 from zbk.system.deadline import left_s, within
 
 LOOK_S: Final = 5.0
-"""How often the list is read even if no news of it came."""
+"""The interval at which the list is read even if no change was reported."""
 
 OPEN_PAUSE_MIN_S: Final = 0.05
 OPEN_PAUSE_MAX_S: Final = 1.0
 OUTAGE_S: Final = 60.0
-"""How long a ledger that cannot be opened is tried again."""
+"""The time for which a ledger that cannot be opened is retried."""
 
 
-class _ListNews:
-    """The latest list that was seen."""
+class _LatestList:
+    """The latest list that the metadata store reported."""
 
     def __init__(self, log: LogMetadata) -> None:
         self._changed = threading.Condition()
@@ -54,25 +53,25 @@ class _ListNews:
             self._changed.notify_all()
 
     def wait(self, known: LogMetadata, timeout_s: float) -> LogMetadata | None:
-        """Return a list that is not ``known``, or ``known`` if none comes in time."""
+        """Return a list other than ``known``, or ``known`` if none comes in time."""
         with self._changed:
             if self._log == known:
                 self._changed.wait(timeout_s)
             return self._log
 
-    def rouse(self) -> None:
-        """Wake the waiting thread, to look around."""
+    def wake(self) -> None:
+        """Wake the waiting thread."""
         with self._changed:
             self._changed.notify_all()
 
 
-class LogTail(Iterator[LogEntry]):
-    """The entries of a log, those too that are still to come. It never ends by itself.
+class LogTail(EntryTail[LogEntry]):
+    """The entries of a log, including those still to come. It never ends by itself.
 
-    One thread at a time iterates. A ledger is left for the next one when it is closed: by its
-    owner, soon after the log was rolled, or by the next owner, who recovers it. With a ``timeout``
-    the wait for one entry ends with ``RequestTimeoutError``; the tail is as good as before, and
-    the next call waits again.
+    One thread at a time iterates. The tail moves to the next ledger when the present one is closed:
+    by its owner, soon after the log was rolled, or by the next owner, which recovers it. With a
+    ``timeout`` the wait for one entry ends with ``RequestTimeoutError``; the tail is as good as
+    before, and the next call waits again.
 
     Until it is closed a tail keeps a watch in the metadata store.
     """
@@ -86,6 +85,7 @@ class LogTail(Iterator[LogEntry]):
         start: LogPosition | None,
         timeout_s: float | None,
     ) -> None:
+        super().__init__()
         self._log = log
         self._client = client
         self._store = store
@@ -93,59 +93,28 @@ class LogTail(Iterator[LogEntry]):
         self._timeout_s = timeout_s
         self._index = log.first_index if start is None else log.place_of(start)
         self._first = 0 if start is None else start.entry_id
-        self._news = _ListNews(log)
-        self._watch: Watch = store.watch(log, self._news.see)
+        self._latest = _LatestList(log)
+        self._watch: Watch = store.watch(log, self._latest.see)
         self._reader: LedgerReader | None = None
         self._tail: LedgerTail | None = None
-        self._entries: Iterator[LogEntry] = iter(())
         self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<LogTail {self._log.name} in ledger number {self._index}>"
 
-    def __iter__(self) -> Self:
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __next__(self) -> LogEntry:
-        """Return the next entry; wait for it.
+    def next_batch(self) -> ReadBatch | None:
+        """Return the next entries; wait for them; ``None`` after the tail was closed.
 
         Raises:
             RequestTimeoutError: none came within ``timeout``; call again to wait on.
-            LogTruncatedError: what comes next was cut off.
+            LogTruncatedError: the next entries were truncated.
             NoSuchLogError: the log was deleted.
         """
-        while True:
-            for entry in self._entries:
-                return entry
-            batch = self.next_batch()
-            if batch is None:
-                raise StopIteration
-            ledger_id = batch.ledger_id
-            self._entries = (
-                LogEntry(LogPosition(ledger_id, entry_id), payload)
-                for entry_id, payload in zip(batch.entry_ids, batch, strict=True)
-            )
-
-    def batches(self) -> Iterator[ReadBatch]:
-        """Yield the entries in batches, each of one ledger, as they come."""
-        while (batch := self.next_batch()) is not None:
-            yield batch
-
-    def next_batch(self) -> ReadBatch | None:
-        """Return the next entries; wait for them; ``None``: the tail was closed."""
         with within(self._timeout_s):
             return self._next_batch()
+
+    def _entries_of(self, batch: ReadBatch) -> Iterator[LogEntry]:
+        return log_entries(batch)
 
     def _next_batch(self) -> ReadBatch | None:
         deadline_s = None if self._timeout_s is None else monotonic_s() + self._timeout_s
@@ -173,10 +142,10 @@ class LogTail(Iterator[LogEntry]):
         return None
 
     def close(self) -> None:
-        """End it. Twice is fine; any thread."""
+        """End the tail. Closing twice is allowed. Any thread."""
         self._is_closed = True
         self._watch.cancel()
-        self._news.rouse()
+        self._latest.wake()
         self._leave()
 
     # ------------------------------------------------------------------ private
@@ -195,7 +164,7 @@ class LogTail(Iterator[LogEntry]):
             self._tail = reader.tail(self._first)
 
     def _open(self, ledger_id: int, deadline_s: float | None) -> LedgerReader | None:
-        """Open a ledger; try again while bookies or metadata do not answer."""
+        """Open a ledger; retry while bookies or metadata do not answer."""
         outage_s = monotonic_s() + OUTAGE_S
         pause = threading.Event()
         pause_s = OPEN_PAUSE_MIN_S
@@ -220,7 +189,7 @@ class LogTail(Iterator[LogEntry]):
 
     def _wait_for_list(self, timeout_s: float) -> None:
         known = self._log
-        found = self._news.wait(known, timeout_s)
+        found = self._latest.wait(known, timeout_s)
         if found == known:
             try:
                 found = self._read_list()
@@ -234,11 +203,11 @@ class LogTail(Iterator[LogEntry]):
         found, version = self._store.read(self._log.name)
         if found.log_id != self._log.log_id:
             return None
-        self._news.see((found, version))
+        self._latest.see((found, version))
         return found
 
     def _gone(self, error: NoSuchLedgerError) -> ZbkError:
-        """Return why the ledger that is read is not there: truncated, or deleted by hand."""
+        """Return why the present ledger does not exist: truncated, or deleted by hand."""
         try:
             log = self._read_list()
             if log is None:
@@ -251,6 +220,13 @@ class LogTail(Iterator[LogEntry]):
     def _check_deadline(self, deadline_s: float | None) -> None:
         if deadline_s is not None and monotonic_s() >= deadline_s:
             raise RequestTimeoutError(f"tail of log {self._log.name}", self._timeout_s or 0.0)
+
+
+def log_entries(batch: ReadBatch) -> Iterator[LogEntry]:
+    """Yield the entries of a batch with their positions in the log."""
+    ledger_id = batch.ledger_id
+    for entry_id, payload in zip(batch.entry_ids, batch, strict=True):
+        yield LogEntry(LogPosition(ledger_id, entry_id), payload)
 
 
 def _left_s(deadline_s: float | None) -> float | None:

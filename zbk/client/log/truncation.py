@@ -1,7 +1,7 @@
-"""Making logs shorter, and removing them: the list first, then the ledgers.
+"""The truncation and the deletion of logs: the list changes first, then the ledgers are deleted.
 
-So the list never names a ledger that was deleted on purpose; when we die between the two, ledgers
-are left that belong to no log.
+So the list never names a ledger that was deleted on purpose. If the client dies in between, ledgers
+remain that belong to no log.
 """
 
 from contextlib import suppress
@@ -15,10 +15,10 @@ from zbk.protocol.log.position import LogPosition
 
 
 def truncate(client: LedgerClient, store: LogStore, name: str, position: LogPosition) -> int:
-    """Cut off the ledgers that lie before ``position`` as a whole; return how many they were.
+    """Delete the ledgers that lie entirely before ``position``; return their number.
 
-    The last ledger stays; so do one that is not closed, for its writer may be at work, and those
-    behind it.
+    The last ledger stays. So do a ledger that is not closed, because it may have a writer, and
+    those after it.
 
     Raises:
         NoSuchLogError: there is no such log.
@@ -27,7 +27,7 @@ def truncate(client: LedgerClient, store: LogStore, name: str, position: LogPosi
     """
 
     def cut(log: LogMetadata) -> LogMetadata:
-        with suppress(LogTruncatedError):  # then it begins behind the position already
+        with suppress(LogTruncatedError):  # then it begins after the position already
             log.place_of(position)
         count = 0
         for ledger_id in log.ledgers_before(position):
@@ -43,11 +43,11 @@ def truncate(client: LedgerClient, store: LogStore, name: str, position: LogPosi
 
 
 def delete(client: LedgerClient, store: LogStore, name: str) -> int:
-    """Remove a log and its ledgers; return how many they were.
+    """Delete a log and its ledgers; return their number.
 
     Raises:
         NoSuchLogError: there is no such log.
-        MetadataUnavailableError: it may or may not have been removed.
+        MetadataUnavailableError: it may or may not have been deleted.
     """
     log = store.delete(name)
     _delete(client, log.ledger_ids)
@@ -57,7 +57,7 @@ def delete(client: LedgerClient, store: LogStore, name: str) -> int:
 def _is_closed(client: LedgerClient, ledger_id: int) -> bool:
     try:
         return client.get_ledger_metadata(ledger_id).is_closed
-    except NoSuchLedgerError:  # deleted by hand: nobody writes it
+    except NoSuchLedgerError:  # deleted by hand: it has no writer
         return True
 
 
