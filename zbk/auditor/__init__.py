@@ -1,1 +1,6 @@
-"""Autorecovery: the auditor finds what is lost, workers and operators make it whole again."""
+"""Autorecovery: the auditor finds ledgers that lack replicas, workers and operators repair them.
+
+Read ``process`` first, then ``auditor`` with ``audit_steps``, and ``worker`` with
+``ledger_repairer`` and ``copier``. ``manual`` is the repair by hand, ``recheck`` brings a bookie's
+ledgers out of limbo. The rules are in ``zbk.protocol.repair``.
+"""

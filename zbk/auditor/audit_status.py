@@ -1,7 +1,6 @@
-"""What the auditor tells people: log lines, and the status that it leaves in the metadata store.
+"""The status of the auditor: its log lines, and the record in the metadata store.
 
-A healthy run has no warning: that a term begins with the brake on is normal. Runs in the auditor's
-thread.
+A healthy run logs no warning: a term begins with the brake applied. Runs in the auditor's thread.
 """
 
 import logging
@@ -24,13 +23,13 @@ from zbk.system.clock import wall_ms
 
 LOG = logging.getLogger("zbk.auditor")
 
-News: TypeAlias = BrakeApplied | BrakeReleased | JobBegun | JobStalled | JobEnded
+StatusEvent: TypeAlias = BrakeApplied | BrakeReleased | JobBegun | JobStalled | JobEnded
 
 NAMED_COUNT_MAX = 10
 
 
-class AuditNews:
-    """The last words of one auditor."""
+class AuditStatus:
+    """The status of one auditor."""
 
     def __init__(self, candidate_id: str) -> None:
         self._candidate_id = candidate_id
@@ -39,14 +38,14 @@ class AuditNews:
         self._done = ""
         self._done_ms = 0
 
-    def status(
+    def record(
         self,
         lost: Collection[str],
         pending: Collection[str],
         delay_left_ms: int | None,
         told_ms: int,
     ) -> AuditorStatus:
-        """Return what ``zbk autorecovery status`` shows."""
+        """Return the record that ``zbk autorecovery status`` shows."""
         return AuditorStatus(
             candidate_id=self._candidate_id,
             told_ms=told_ms,
@@ -59,8 +58,8 @@ class AuditNews:
             done_ms=self._done_ms,
         )
 
-    def tell_delay(self, lost: Collection[str], left_ms: int) -> None:
-        """Log how long the lost bookie has to come back."""
+    def log_delay(self, lost: Collection[str], left_ms: int) -> None:
+        """Log how long the lost bookie has to return."""
         LOG.info(
             "bookie %s is lost: its ledgers are reported after %g s unless it returns, or at once "
             "by `zbk autorecovery trigger`",
@@ -69,21 +68,21 @@ class AuditNews:
         )
 
     def begin_term(self) -> None:
-        """Forget what an earlier term had under way."""
+        """Forget the jobs of an earlier term."""
         self._doing.clear()
         self._brake = ""
 
-    def tell(self, news: News, now_ms: int) -> None:
-        """Log it, and keep it for the status."""
-        match news:
+    def note(self, event: StatusEvent, now_ms: int) -> None:
+        """Log an event, and keep it for the record."""
+        match event:
             case BrakeApplied(lost, known_count, why, until_ms):
                 wait_s = (until_ms - now_ms) / 1000
                 self._brake = f"{why}: looking again after {wait_s:g} s"
                 level = logging.WARNING if lost else logging.INFO
                 LOG.log(
                     level,
-                    "%s, and %d of %d bookies are lost (%s): nothing is reported for %g s, then I "
-                    "look again",
+                    "%s, and %d of %d bookies are lost (%s): nothing is reported for %g s, then "
+                    "the auditor looks again",
                     why,
                     len(lost),
                     known_count,
@@ -92,12 +91,12 @@ class AuditNews:
                 )
             case BrakeReleased(lost):
                 self._brake = ""
-                LOG.info("looked again; lost: %s", _names(lost))
+                LOG.info("the auditor looked again; lost: %s", _names(lost))
             case JobBegun(kind, lost):
                 self._doing[kind] = _title(kind)
                 LOG.info("%s begins; lost bookies: %s", _title(kind), _names(lost))
             case JobStalled(kind, reason):
-                LOG.warning("%s waits, and is tried again: %s", _title(kind), reason)
+                LOG.warning("%s waits, and retries: %s", _title(kind), reason)
             case JobEnded(result):
                 self._doing.pop(result.kind, None)
                 self._done = f"{_title(result.kind)}: {_counts(result)}"
@@ -107,7 +106,7 @@ class AuditNews:
                 )
                 LOG.log(level, "%s", self._done)
             case _:
-                assert_never(news)
+                assert_never(event)
 
 
 def _title(kind: CheckKind | None) -> str:

@@ -1,10 +1,10 @@
 """The steps of an audit that take time: looking at bookies, reading ledgers, checking, publishing.
 
-Each method is one step: it blocks, and returns the event that tells the core what came of it. At
-most one scan step and one check step are under way at a time; within a step up to
-``CONCURRENT_COUNT`` requests to the metadata store are. Only one step's ledgers are in memory.
+A step blocks, and returns an event for the core. At most one scan step and one check step are under
+way at a time, each with up to ``CONCURRENT_COUNT`` requests to the metadata store. Only the ledgers
+of one step are in memory.
 
-A listing of all ledgers goes on from step to step, as long as steps follow one another.
+A listing of all ledgers continues from step to step, if each step begins where the last one ended.
 """
 
 import logging
@@ -43,7 +43,7 @@ from zbk.protocol.repair.fragment_check import CheckedLedger, badly_placed
 from zbk.system.clock import monotonic_ms
 
 CONCURRENT_COUNT: Final = 16
-"""Reads and reports on their way to the metadata store."""
+"""Reads and reports under way at the metadata store."""
 
 READ_COUNT: Final = 512
 """Ledgers in one step of a scan."""
@@ -52,7 +52,7 @@ CHECK_COUNT: Final = 64
 """Ledgers in one step of a check, at most."""
 
 CHECK_STEP_MS: Final = 5_000
-"""After so long a step of a check ends, with whatever ledger it is at."""
+"""The time after which a step of a check ends with the current ledger."""
 
 LOG = logging.getLogger("zbk.auditor")
 
@@ -61,25 +61,25 @@ ResultT = TypeVar("ResultT")
 
 
 class LedgerReads:
-    """Reads the metadata of all ledgers, some at a time."""
+    """The reads of the metadata of all ledgers, some at a time."""
 
     def __init__(self, connection: ClusterConnection, pool: ThreadPoolExecutor) -> None:
         self._connection = connection
         self._pool = pool
         self._ids: Iterator[int] = iter(())
-        self._last_id: int | None = None  # the listing goes on behind it
+        self._last_id: int | None = None  # the listing continues after it
 
     def next(self, after: int, count: int) -> tuple[list[int], bool]:
-        """Return the next ids behind ``after``, and whether these are the last ones."""
+        """Return the next ids after ``after``, and whether these are the last ones."""
         if after != self._last_id:
             self._ids = (one for one in self._connection.ledgers.list() if one > after)
-        self._last_id = None  # unless this succeeds
+        self._last_id = None  # if this fails
         found = list(islice(self._ids, count))
         self._last_id = found[-1] if found else None
         return found, len(found) < count
 
     def read_all(self, ledger_ids: Sequence[int]) -> tuple[list[LedgerMetadata], int]:
-        """Return the metadata of those that are still there, and how many are damaged."""
+        """Return the metadata of the ledgers that exist, and the number of damaged ones."""
         found = run_all(self._pool, self._read, ledger_ids)
         damaged_count = sum(one is False for one in found)
         return [one for one in found if isinstance(one, LedgerMetadata)], damaged_count
@@ -95,7 +95,7 @@ class LedgerReads:
 
 
 class AuditSteps:
-    """The steps of one auditor. ``term`` tells the number of the term that lasts now."""
+    """The steps of one auditor. ``term`` returns the number of the current term, if any."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ def run_all(
 ) -> list[ResultT]:
     """Call the function for each item, ``CONCURRENT_COUNT`` at a time; raise the first failure.
 
-    When it returns or raises, no call is under way any more.
+    When it returns or raises, all calls have ended.
     """
     parts = [items[start::CONCURRENT_COUNT] for start in range(min(CONCURRENT_COUNT, len(items)))]
     futures = [pool.submit(lambda part: [function(one) for one in part], part) for part in parts]
@@ -233,7 +233,7 @@ def run_all(
     for future in futures:
         try:
             results.append(future.result())
-        except Exception as error:  # noqa: BLE001 - raised below, when all have ended
+        except Exception as error:  # noqa: BLE001 - raised below, after all have ended
             failure = failure or error
     if failure is not None:
         raise failure

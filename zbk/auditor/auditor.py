@@ -1,17 +1,18 @@
-"""The auditor's body: carries the effects of ``zbk.protocol.repair.audit.Auditor`` out.
+"""The auditor's body: carries out the effects of ``zbk.protocol.repair.audit.Auditor``.
 
-Mailbox   events of the core, from the election's and the metadata store's threads, and from lanes
-Answers   nothing; what it finds goes into the metadata store, and into the log
-Owns      the core, the election, the watches, three lanes and the pool that they share
-Failure   an error that nobody expected ends the auditor: it resigns, so that another one may try;
-          ``on_failure`` is told
+Mailbox   events of the core, from the threads of the election and the metadata store, and from the
+          executors
+Answers   none: its reports go to the metadata store, its findings to the log
+Owns      the core, the election, the watches, three executors and the pool that they share
+Failure   an unexpected error ends the auditor, which resigns, so that another candidate leads;
+          ``on_failure`` receives it
 
-Threads: ``zbk-auditor`` has the core. A *lane* is a thread that does one step after the other:
-looks and notes; scans; checks. A step blocks as long as the metadata store or a bookie takes, which
-is bounded by their time-outs.
+Threads: ``zbk-auditor`` runs the core. Three executors of one thread each run the steps: looks and
+notes; scans; checks. A step blocks until the metadata store or a bookie answers, which is bounded
+by their time-outs.
 
-The metadata store's callbacks may not call it, so a watch only asks the first lane to look; several
-changes while a look waits are one.
+Callbacks of the metadata store must not call it, so a watch only asks the first executor to look.
+Several changes while a look waits cause one look.
 
 Source: BookKeeper's ``Auditor``, ``AuditorElector``.
 """
@@ -26,7 +27,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
-from zbk.auditor.audit_status import AuditNews
+from zbk.auditor.audit_status import AuditStatus
 from zbk.auditor.audit_steps import CONCURRENT_COUNT, AuditSteps
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.config import AutorecoveryConfig
@@ -65,7 +66,7 @@ from zbk.protocol.repair.audit_events import (
 from zbk.system.clock import monotonic_ms, wall_ms
 
 RETRY_MS: Final = 2_000
-"""Pause before a look or a step that failed is done again."""
+"""The pause before a failed look or step is repeated."""
 
 STOP_TIMEOUT_S: Final = 30.0
 
@@ -74,7 +75,7 @@ LOG = logging.getLogger("zbk.auditor")
 Step: TypeAlias = Callable[[], Event | None]
 
 _View: TypeAlias = tuple[frozenset[str], frozenset[str], int | None]
-"""Who is lost, whose ledgers are not all reported, and when the delay of the lost one ends."""
+"""The lost bookies, those whose ledgers are not all reported, and the end of the delay."""
 
 
 class _Stop(msgspec.Struct, frozen=True):
@@ -82,7 +83,7 @@ class _Stop(msgspec.Struct, frozen=True):
 
 
 class AuditorThread:
-    """One process's auditor. Stands for election when it is started."""
+    """The auditor of one process. After its start it is a candidate in elections."""
 
     def __init__(
         self,
@@ -104,9 +105,9 @@ class AuditorThread:
         self._trigger: int | None = None
         self._watches: list[Watch] = []
         self._election: AuditorElection | None = None
-        self._standing = threading.Lock()  # held until the election that tells of terms is known
+        self._standing = threading.Lock()  # held until the election is known
         self._pool = ThreadPoolExecutor(CONCURRENT_COUNT, thread_name_prefix="zbk-audit-io")
-        self._lanes = {
+        self._executors = {
             name: ThreadPoolExecutor(1, thread_name_prefix=f"zbk-audit-{name}")
             for name in ("look", "scan", "check")
         }
@@ -114,12 +115,12 @@ class AuditorThread:
             connection, self._pool, self._term, is_full=config.ledger_check_full
         )
         self._notes = AuditorNotes(connection.store)
-        self._news = AuditNews(candidate_id)
-        self._told: _View = (frozenset(), frozenset(), None)
+        self._status = AuditStatus(candidate_id)
+        self._written: _View = (frozenset(), frozenset(), None)
         self._thread = threading.Thread(target=self._run, name="zbk-auditor", daemon=True)
 
     def start(self) -> None:
-        """Stand for election, and audit when elected."""
+        """Start: become a candidate, and audit when elected."""
         self._thread.start()
         store, tasks = self._connection.store, self._connection.tasks
         self._watches = [
@@ -135,7 +136,7 @@ class AuditorThread:
             self._election = AuditorElection(store, self._candidate_id, self._on_term)
 
     def stop(self) -> None:
-        """Resign, and end: what is under way is published no more."""
+        """Resign, and stop: steps under way publish nothing more."""
         self._is_stopping.set()
         if self._election is not None:
             self._election.close()
@@ -144,8 +145,8 @@ class AuditorThread:
         self._inbox.put(_Stop())
         if self._thread.is_alive():
             self._thread.join(STOP_TIMEOUT_S)
-        for lane in (*self._lanes.values(), self._pool):
-            lane.shutdown(wait=True, cancel_futures=True)
+        for executor in (*self._executors.values(), self._pool):
+            executor.shutdown(wait=True, cancel_futures=True)
 
     # ------------------------------------------------------------------ other threads
 
@@ -171,15 +172,15 @@ class AuditorThread:
         self._is_look_due.clear()
         return self._steps.look(0, None)
 
-    def _do(self, lane: str, step: Step) -> None:
-        """Run a step in a lane; its event comes into the mailbox."""
+    def _do(self, executor: str, step: Step) -> None:
+        """Run a step in an executor; its event goes to the mailbox."""
 
         def run() -> None:
             if self._is_stopping.is_set():
                 return
             try:
                 event = step()
-            except ClientClosedError:  # the store was closed: so are we
+            except ClientClosedError:  # the process ends
                 return
             except Exception as error:
                 LOG.exception("a step of the audit failed")
@@ -188,8 +189,8 @@ class AuditorThread:
             if event is not None:
                 self._inbox.put(event)
 
-        with suppress(RuntimeError):  # the lane is shut down: so are we
-            self._lanes[lane].submit(run)
+        with suppress(RuntimeError):  # the executor is shut down: the process ends
+            self._executors[executor].submit(run)
 
     # ------------------------------------------------------------------ the auditor's thread
 
@@ -200,11 +201,11 @@ class AuditorThread:
                 if isinstance(event, _Stop):
                     return
                 if isinstance(event, TermBegun):
-                    self._news.begin_term()
+                    self._status.begin_term()
                 for effect in self._core.handle(event, monotonic_ms()):
                     self._carry_out(effect)
-                if self._view != self._told and self._term() is not None:
-                    self._tell_status()
+                if self._view != self._written and self._term() is not None:
+                    self._write_status()
         except Exception as error:
             LOG.exception("the auditor failed")
             self._on_failure(error)
@@ -232,8 +233,8 @@ class AuditorThread:
             case RecallChecks() | RememberCheck() | RetryUnrepairable():
                 self._do("look", lambda: self._note(effect))
             case BrakeApplied() | BrakeReleased() | JobBegun() | JobStalled() | JobEnded():
-                self._news.tell(effect, monotonic_ms())
-                self._tell_status()
+                self._status.note(effect, monotonic_ms())
+                self._write_status()
             case _:
                 assert_never(effect)
 
@@ -241,14 +242,14 @@ class AuditorThread:
     def _view(self) -> _View:
         return self._core.lost, self._core.pending, self._core.delay_ends_ms
 
-    def _tell_status(self) -> None:
-        (_, _, told_ends_ms), self._told = self._told, self._view
-        lost, pending, ends_ms = self._told
+    def _write_status(self) -> None:
+        (_, _, written_ends_ms), self._written = self._written, self._view
+        lost, pending, ends_ms = self._written
         left_ms = None if ends_ms is None else ends_ms - monotonic_ms()
-        if left_ms is not None and left_ms > 0 and ends_ms != told_ends_ms:
-            self._news.tell_delay(pending, left_ms)
-        status = self._news.status(lost, pending, left_ms, wall_ms())
-        self._do("look", lambda: self._notes_safely(lambda: self._notes.tell(status)))
+        if left_ms is not None and left_ms > 0 and ends_ms != written_ends_ms:
+            self._status.log_delay(pending, left_ms)
+        record = self._status.record(lost, pending, left_ms, wall_ms())
+        self._do("look", lambda: self._notes_safely(lambda: self._notes.tell(record)))
 
     # ------------------------------------------------------------------ notes
 
@@ -269,10 +270,10 @@ class AuditorThread:
     def _retry_unrepairable(self) -> None:
         count = self._connection.tasks.retry_unrepairable()
         if count:
-            LOG.info("%d ledgers that nobody could repair are tried again", count)
+            LOG.info("%d ledgers that could not be repaired are tried again", count)
 
     def _ages_ms(self) -> Mapping[CheckKind, int]:
-        """Return how long ago checks ended. What cannot be read ended never: it is due later."""
+        """Return how long ago checks ended. One that cannot be read counts as never ended."""
         found: dict[str, int] = {}
         now_ms = wall_ms()
 
@@ -286,19 +287,19 @@ class AuditorThread:
         }
 
     def _notes_safely(self, note: Callable[[], None]) -> None:
-        """Read or write a note; losing it costs a check more, or a line less."""
+        """Read or write a note. A lost one costs one more check, or a line of the status."""
         try:
             note()
         except MetadataUnavailableError as error:
-            LOG.debug("a note of the auditor was lost: %s", error)
+            LOG.debug("a note of the auditor is lost: %s", error)
         except ClientClosedError:
             raise
         except ZbkError as error:
-            LOG.warning("a note of the auditor was lost: %s", error)
+            LOG.warning("a note of the auditor is lost: %s", error)
 
 
 def settings_of(config: AutorecoveryConfig, retry_ms: int) -> AuditSettings:
-    """Return what the core needs of the configuration."""
+    """Return the auditor's part of the configuration."""
     return AuditSettings(
         lost_bookie_delay_ms=config.lost_bookie_delay_ms,
         brake_share_percent=config.brake_share_percent,

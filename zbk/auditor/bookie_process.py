@@ -1,4 +1,4 @@
-"""A bookie as a process, with what looks after its ledgers beside it."""
+"""A bookie as a process, with the re-check of its ledgers and autorecovery beside it."""
 
 from collections.abc import Callable
 
@@ -25,9 +25,9 @@ def run_bookie(
 ) -> int:
     """Serve in this process until SIGTERM or SIGINT, as ``bookie_process.run_bookie``.
 
-    A bookie that may have lost something checks its ledgers against its peers meanwhile. With
-    ``autorecovery`` the process audits and repairs as well; it ends with the bookie, not the bookie
-    with it.
+    A bookie that may have lost entries checks its ledgers against its peers meanwhile. With
+    ``autorecovery`` the process also audits and repairs: autorecovery ends with the bookie, but the
+    bookie does not end with autorecovery.
     """
 
     def begin_recheck(bookie: Bookie, bookie_id: str) -> None:

@@ -1,7 +1,7 @@
-"""Carries out one copy of entries to a bookie: its requests, its pace, its end.
+"""The copier: carries out copies of entries to a bookie, at a limited rate.
 
-Runs in the thread of the caller, who waits. What is copied, verified and confirmed is decided by
-``zbk.protocol.repair.fragment_copy``. Copiers that share a ``SharedThrottle`` share a rate.
+It blocks the thread of the caller. ``zbk.protocol.repair.fragment_copy`` decides what is read,
+verified, added and confirmed. Copiers that share a ``SharedThrottle`` share a rate.
 
 >>> copier = Copier(requests)                                            # doctest: +SKIP
 >>> copier.copy(order, Secret.of(metadata, password=None)).is_whole      # doctest: +SKIP
@@ -44,19 +44,19 @@ from zbk.transport.events import Reply
 from zbk.wire.messages import AddAnswer, LedgerInfo
 
 LOOK_S: Final = 0.1
-"""How often a copy that waits for an answer looks whether it is to stop."""
+"""The interval at which a copy that waits for an answer checks whether it is stopped."""
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """What shows bookies that we may ask, and what verifies entries, where that is known."""
+    """The key that bookies require, and the digest that verifies entries, if it is known."""
 
     ledger_key: bytes
-    digest: DigestFunction | None  # None: cannot be verified
+    digest: DigestFunction | None  # None: entries cannot be verified
     password: bytes | None = None
 
     @classmethod
     def of(cls, metadata: LedgerMetadata, password: bytes | None = None) -> Self:
-        """Return what is known of a ledger; with its password that is all."""
+        """Return the secret of a ledger; without its password it may lack the digest."""
         ledger_id, digest_type = metadata.ledger_id, metadata.digest_type
         key = metadata.ledger_key or ledger_key(password or b"", ledger_id)
         is_verifiable = digest_type is DigestType.XXH3 or (
@@ -78,7 +78,7 @@ class SharedThrottle:
         self._lock = threading.Lock()
 
     def wait(self, size: int, is_stopped: threading.Event) -> None:
-        """Wait until ``size`` more bytes may go, or it is time to stop."""
+        """Wait until ``size`` more bytes may pass, or ``is_stopped`` is set."""
         with self._lock:
             wait_ms = self._throttle.wait_ms(size, monotonic_ms())
         if wait_ms:
@@ -86,7 +86,7 @@ class SharedThrottle:
 
 
 class Copier:
-    """Copies entries. Any thread may use it; each call is one copy."""
+    """A copier. Any thread may use it; each call is one copy."""
 
     def __init__(
         self,
@@ -106,9 +106,9 @@ class Copier:
         on_progress: Callable[[int, int], None] = lambda _count, _size: None,
         is_stopped: threading.Event | None = None,
     ) -> CopyResult:
-        """Copy what was ordered; return how it ended. Never raises for what a bookie does.
+        """Carry out an order; return the result. Errors of bookies are part of the result.
 
-        ``on_progress`` is called with entries and bytes whenever more are fsynced by the target.
+        ``on_progress`` is called with entries and bytes each time the target has fsynced more.
         """
         stop = is_stopped or threading.Event()
         core = FragmentCopy(order, secret.digest, self._limits)
@@ -138,7 +138,7 @@ class _Run:
         self._result: CopyResult | None = None
 
     def until_the_end(self, core: FragmentCopy, read_size: int) -> CopyResult:
-        """Carry out what the core wants, until it has ended."""
+        """Carry out the effects of the core until it has ended."""
         self._read_size = read_size
         event: Event | None = CopyStarted()
         while True:

@@ -1,8 +1,8 @@
-"""Which bookie takes a lost one's place.
+"""The target of a copy: the bookie that replaces a lost one.
 
-    placement   whom the placement policy chooses among those that take new entries
+    placement   the choice of the placement policy among the writable bookies
     local       the bookie that the worker is attached to, as in the autorecovery page: every worker
-                fills its own bookie; a fragment that has it already is left to the others
+                fills its own bookie; a fragment that has it already is left to other workers
     one         the bookie that an operator named
 
 Any thread.
@@ -17,27 +17,27 @@ from zbk.protocol.repair.repair_effects import ChooseTarget, TargetChosen
 
 
 class TargetPolicy(Protocol):
-    """A way to choose."""
+    """A way to choose a target."""
 
     def choose(self, wanted: ChooseTarget) -> TargetChosen:
-        """Return a bookie that takes new entries, none of the ensemble or the excluded ones."""
+        """Return a writable bookie, not in the ensemble and not excluded."""
         ...
 
 
 class PlacementTarget:
-    """Asks the placement policy; bookies that failed lately come last."""
+    """The choice of the placement policy; bookies that failed lately come last."""
 
     def __init__(self, placer: BookiePlacer) -> None:
         self._placer = placer
 
     def choose(self, wanted: ChooseTarget) -> TargetChosen:
-        """Return whom the policy chooses."""
+        """Return the choice of the policy."""
         found = self._placer.replacements(wanted.ensemble, [wanted.slot], exclude=wanted.exclude)
         return TargetChosen(found.get(wanted.slot))
 
 
 class OneTarget:
-    """Knows one bookie only. ``is_local``: what it cannot take is for others."""
+    """One bookie only. ``is_local``: slots that it cannot take are left to other workers."""
 
     def __init__(self, placer: BookiePlacer, bookie_id: str, *, is_local: bool) -> None:
         self._placer = placer
@@ -45,7 +45,7 @@ class OneTarget:
         self._is_local = is_local
 
     def choose(self, wanted: ChooseTarget) -> TargetChosen:
-        """Return the one bookie, if it can take the place."""
+        """Return the one bookie, if it can take the slot."""
         is_taken = self._bookie_id in wanted.ensemble or self._bookie_id in wanted.exclude
         if is_taken or not self._placer.is_writable(self._bookie_id):
             return TargetChosen(None, is_skipped=self._is_local)

@@ -1,7 +1,7 @@
 """Access to one ledger for a repair or a re-check: looks, holdings, copies.
 
-It carries out the effects that both procedures have (``zbk.protocol.repair.repair_effects``). It
-runs in the thread of the caller, who waits; ``is_stopped`` ends a copy or a question early.
+It carries out the effects that both procedures have (``zbk.protocol.repair.repair_effects``), and
+blocks the thread of the caller. ``is_stopped`` ends a copy or a question early.
 """
 
 import threading
@@ -26,11 +26,11 @@ from zbk.protocol.repair.repair_effects import (
 from zbk.system.clock import monotonic_ms
 
 HELD_RANGE_COUNT_MAX: Final = 16_384
-"""Ranges of one bookie's holdings that are kept in memory; one page more may be."""
+"""The limit on ranges of one bookie's holdings in memory; the last page may exceed it."""
 
 
 class LedgerAccess:
-    """Access to one ledger. ``on_progress`` gets entries and bytes that a target has fsynced."""
+    """Access to one ledger. ``on_progress`` receives entries and bytes that a target fsynced."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class LedgerAccess:
         """Carry out an effect; return the answer.
 
         Raises:
-            ZbkError: the error that is the answer.
+            ZbkError: the answer is this error.
         """
         match effect:
             case LookAtLedger():
@@ -75,7 +75,7 @@ class LedgerAccess:
                 assert_never(effect)
 
     def copy(self, order: CopyOrder) -> CopyResult:
-        """Copy what was ordered; return how it ended."""
+        """Carry out an order; return the result."""
         return self._copier.copy(
             order,
             Secret.of(order.metadata, self._password),

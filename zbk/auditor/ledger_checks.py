@@ -1,18 +1,18 @@
-"""Asks bookies for what they should hold of a ledger; what answers prove is decided elsewhere.
+"""The checker of a ledger's replicas at their bookies.
 
     reading     the first and the last entry of each replica of each fragment, or all: finds damage
-    comparing   which entries each bookie holds: finds every hole, and no damage
+    comparing   the entries that each bookie holds: finds every hole, but no damage
 
-What that costs. Reading: a request or two for each replica of each fragment, each of them a read of
-an entry log. Comparing: one request for each bookie of the ledger, all sent at once, and one more
-for each 1,000 ranges or 1,000,000 entries that a bookie holds; it reads index pages. Three bookies
-and 200 entries: 3 requests, 0.6 ms of this process, and 5 ms from the first request to the last
-answer where eight others keep the two cores busy. 1,000,000 entries: 3 requests, 42 ms. Striped
-ledgers are the dear ones, as their ranges are short: 34 requests of each bookie for 100,000
-entries. So a million common ledgers take the better part of two hours, once a day, one at a time.
+Costs of reading: one or two requests for each replica of each fragment, each a read of an entry
+log. Costs of comparing: one request for each bookie of the ledger, all sent at once, and one more
+for each 1,000 ranges or 1,000,000 entries that a bookie holds; the bookie reads index pages. Three
+bookies and 200 entries: 3 requests, 0.6 ms of this process, and 5 ms from the first request to the
+last answer while eight other processes keep the two cores busy. 1,000,000 entries: 3 requests,
+42 ms. Striped ledgers are expensive, because their ranges are short: 34 requests to each bookie for
+100,000 entries. A million common ledgers take almost two hours, once a day, one at a time.
 
-A bookie that does not answer once is asked no more until ``begin_step``: one that hangs would
-otherwise cost a time-out for each ledger. What it holds stays undecided.
+A bookie that does not answer once is not asked again until ``begin_step``: a hanging bookie would
+otherwise cost a time-out for each ledger. Its replicas stay undecided.
 
 Any thread may use a checker, one at a time. Rules: ``zbk.protocol.repair.fragment_check``.
 """
@@ -41,11 +41,11 @@ from zbk.wire.messages import LedgerInfo, ReadAnswer
 
 READ_SIZE_MAX: Final = 1024 * 1024
 READ_COUNT_MAX: Final = 4_096
-"""Entries asked for in one read of a full check."""
+"""Entries of one read of a full check."""
 
 
 class LedgerChecker:
-    """Checks ledgers, one after the other. Once ``is_over``, all that is left is undecided."""
+    """A checker of ledgers. After ``is_over`` returns true, further replicas are undecided."""
 
     def __init__(
         self, requests: RequestSender, is_over: Callable[[], bool] = lambda: False
@@ -55,7 +55,7 @@ class LedgerChecker:
         self._silent: set[str] = set()
 
     def begin_step(self) -> None:
-        """Give those who were silent another chance."""
+        """Allow requests to bookies that did not answer before."""
         self._silent.clear()
 
     def read_replicas(
@@ -71,7 +71,7 @@ class LedgerChecker:
     def compare_holdings(
         self, metadata: LedgerMetadata, *, left_out: Collection[str] = ()
     ) -> CheckedLedger:
-        """Ask every bookie what it holds, and compare."""
+        """Compare the holdings of every bookie."""
         checked = CheckedLedger()
         self.add_holdings(checked, metadata, left_out=left_out)
         return checked
@@ -79,9 +79,9 @@ class LedgerChecker:
     def add_holdings(
         self, checked: CheckedLedger, metadata: LedgerMetadata, *, left_out: Collection[str] = ()
     ) -> None:
-        """Compare what every bookie holds; note it beside what was found already.
+        """Compare the holdings of every bookie; add the findings to earlier ones.
 
-        All are asked at once, each for one page at a time.
+        All bookies are asked at once, each for one page at a time.
         """
         box = ReplyBox()
         under_way: dict[str, _Comparison] = {}
@@ -119,9 +119,9 @@ class LedgerChecker:
     def _read_some(
         self, metadata: LedgerMetadata, secret: Secret, bookie_id: str, entry_ids: Sequence[int]
     ) -> int | ZbkError:
-        """Return how many of the entries came, verified, at least one; or what is in the way.
+        """Return the number of entries received and verified, at least one; or an error.
 
-        Where nobody here can verify them the bookie is to check its own blocks.
+        If the digest cannot be verified here, the bookie verifies its own blocks.
         """
         ledger = LedgerRequests.of(metadata, secret.ledger_key)
         built = ledger.read(entry_ids, READ_SIZE_MAX, is_checked=secret.digest is None)
@@ -149,9 +149,9 @@ class LedgerChecker:
         under_way: "dict[str, _Comparison]",
         box: ReplyBox,
     ) -> None:
-        """Ask a bookie for the next page of what it holds; after the last one note what it lacks.
+        """Ask a bookie for the next page of its holdings; after the last one record the result.
 
-        What it lacks while it is in limbo, and what is left when the check is over, is undecided.
+        A comparison that the end of the check cuts short is undecided.
         """
         one = under_way[bookie_id]
         next_id = one.comparison.next_entry_id

@@ -1,10 +1,10 @@
-"""Carries out the repair of one ledger: looks, waits, copies, changes the metadata, recovers.
+"""The repairer of one ledger: carries out the effects of ``zbk.protocol.repair.ledger_repair``.
 
-Runs in the thread of the caller, who waits; ``is_stopped`` ends it early in everything but a
-recovery, which ends by its own time-out. ``zbk.protocol.repair.ledger_repair`` makes the decisions.
+It blocks the thread of the caller. ``is_stopped`` ends it early, except during a recovery, which
+ends with its own time-out.
 
-With a lock, the metadata are changed only while the metadata store says that the lock is still
-held. The lock is a courtesy: the change itself is a compare-and-swap, and safe without it.
+With a lock, the metadata are changed only while the metadata store confirms that the lock is held.
+Safety does not depend on it: the change itself is a compare-and-swap.
 """
 
 import threading
@@ -19,7 +19,7 @@ from zbk.auditor.copy_target import TargetPolicy
 from zbk.auditor.ledger_access import LedgerAccess
 from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
-from zbk.errors import ClientClosedError, MetadataConflictError, ZbkError
+from zbk.errors import ClientClosedError, MetadataConflictError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.words import LedgerState
 from zbk.protocol.ledger.changes import begin_recovery_of, cut_fragment, replace_bookie
@@ -47,16 +47,16 @@ RECOVERY_TIMEOUT_S: Final = 60.0
 
 
 class RepairWatcher:
-    """Hears how a repair proceeds. This one ignores it; a subclass overrides what it needs."""
+    """A listener of repairs. This one ignores all events; a subclass overrides some."""
 
     def copy_begun(self, order: CopyOrder) -> None:
-        """Hear that a copy begins."""
+        """Receive the order of a copy that begins."""
 
     def copied(self, entry_count: int, size: int) -> None:
-        """Hear that the target has fsynced so many more entries and bytes."""
+        """Receive the numbers of entries and bytes that the target fsynced since the last call."""
 
     def replaced(self, first_entry_id: int, old: str, new: str) -> None:
-        """Hear that a bookie took another one's place in the metadata."""
+        """Receive a replacement that was made in the metadata."""
 
 
 class RepairSetup(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class LedgerRepairer:
     """One repair of one ledger."""
 
     def __init__(self, aim: RepairAim, setup: RepairSetup) -> None:
-        assert aim.has_password == (setup.password is not None), "the rules know what we know"
+        assert aim.has_password == (setup.password is not None), "rules and body have one password"
         self._setup = setup
         self._connection = setup.connection
         self._ledger_id = aim.ledger_id
@@ -102,7 +102,7 @@ class LedgerRepairer:
         return self._repair.result
 
     def advance(self) -> int | None:
-        """Proceed to the next wait; return the time, in ms, to call again. ``None``: it is over.
+        """Proceed to the next wait; return the time, in ms, of the next call. ``None``: it is over.
 
         Call it sooner if ``is_stopped`` is set.
         """
@@ -111,18 +111,12 @@ class LedgerRepairer:
         while effect is not None and not self._setup.is_stopped.is_set():
             if isinstance(effect, WaitUntil):
                 return effect.until_ms
-            effect = repair.answer(self._outcome(effect))
+            effect = repair.resume(self._carry_out)
         if effect is not None:
             repair.stop()
         return None
 
     # ------------------------------------------------------------------ effects
-
-    def _outcome(self, effect: RepairEffect) -> object:
-        try:
-            return self._carry_out(effect)
-        except ZbkError as error:
-            return error
 
     def _carry_out(self, effect: RepairEffect) -> object:
         match effect:
@@ -166,11 +160,11 @@ class LedgerRepairer:
 
         Raises:
             NoSuchLedgerError: the ledger was deleted.
-            ZbkError: they are not changed, or that is not known.
+            ZbkError: they are not changed, or the outcome is unknown.
         """
         if not self._setup.holds_lock():
             what = f"the lock of ledger {self._ledger_id}"
-            raise MetadataConflictError(what, "it is not ours any more")
+            raise MetadataConflictError(what, "it is no longer held")
         return self._connection.ledgers.update(self._ledger_id, change)[0]
 
     def _recover(self, fragment: Fragment) -> LedgerRecovered:

@@ -1,14 +1,14 @@
-"""What an operator does by hand: move what a bookie holds, and take a bookie out of service.
+"""Repair by hand: the move of a bookie's replicas to others, and its decommissioning.
 
-The same code as the worker's, in this process, one ledger after the other, under the lock of each
-ledger's task: whoever collects superfluous copies, or works on the ledger, takes the same lock. A
-ledger that somebody else has locked is tried again at the end.
+A move repairs one ledger after the other, with the worker's code, under the lock of each ledger's
+task: workers and the collection of superfluous copies take the same lock. A locked ledger is tried
+again at the end.
 
-Both are generators of what happened; the caller shows it. Runs in the caller's thread.
+Both are generators of events, which the caller shows. They run in the caller's thread.
 
-Source: the autorecovery page, Manual Bookie Recovery; BookKeeper's ``BookKeeperAdmin``. Decision:
-moving does not ask whether the bookie runs. One that does is a source too, and its open ledgers are
-left alone, as their writers still use it.
+Source: the autorecovery page, Manual Bookie Recovery; BookKeeper's ``BookKeeperAdmin``. Decision: a
+move does not require that the bookie is stopped. A running bookie is a source, too, and its open
+ledgers are left alone, because their writers still use it.
 """
 
 import threading
@@ -36,9 +36,9 @@ from zbk.protocol.repair.repair_effects import RepairAim, RepairLimits, RepairRe
 OWNER: Final = "by hand"
 BUSY_WAIT_S: Final = 1.0
 BUSY_COUNT_MAX: Final = 60
-"""How often a ledger that others have locked is tried again."""
+"""The number of further attempts at a locked ledger."""
 
-Outcome: TypeAlias = Literal["moved", "deleted", "open", "unrepairable", "failed", "locked"]
+MoveOutcome: TypeAlias = Literal["moved", "deleted", "open", "unrepairable", "failed", "locked"]
 
 
 class LedgerFound(msgspec.Struct, frozen=True):
@@ -51,27 +51,27 @@ class LedgerFound(msgspec.Struct, frozen=True):
 
 
 class LedgerMoved(msgspec.Struct, frozen=True):
-    """What came of one ledger."""
+    """The result of one ledger."""
 
     ledger_id: int
-    outcome: Outcome
+    outcome: MoveOutcome
     fragment_count: int  # in which the bookie was replaced
     entry_count: int  # copied
     size: int  # their bytes
-    why: str = ""  # not moved
+    why: str = ""  # it was not moved
 
 
 class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to move."""
+    """The options of a move."""
 
-    to: str = ""  # a bookie; empty: as the placement policy says
+    to: str = ""  # a bookie; empty: the choice of the placement policy
     ledger_id: int | None = None  # this one only
     password: bytes | None = None
     limits: RepairLimits = RepairLimits()
 
 
 class BookieMove:
-    """Moves what one bookie holds to others."""
+    """The move of one bookie's replicas to others."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class BookieMove:
             self._targets = OneTarget(connection.placer, options.to, is_local=False)
 
     def check(self) -> None:
-        """Accept what was asked for.
+        """Check the bookies of the move.
 
         Raises:
-            InvalidOptionError: there is no such bookie, or the one to move to takes nothing.
+            InvalidOptionError: there is no such bookie, or the target takes no new entries.
         """
         known = self._connection.registry.cookies()
         if self._bookie_id not in known:
@@ -111,11 +111,11 @@ class BookieMove:
             )
 
     def plan(self) -> Iterator[LedgerFound]:
-        """Yield the ledgers that name the bookie; nothing is changed.
+        """Yield the ledgers that name the bookie, without changing them.
 
         Raises:
-            MetadataUnavailableError: not all ledgers could be looked at.
-            NoSuchLedgerError: the one ledger asked for does not exist.
+            MetadataUnavailableError: not all ledgers could be read.
+            NoSuchLedgerError: the requested ledger does not exist.
         """
         ledgers = self._connection.ledgers
         if self._options.ledger_id is not None:
@@ -130,7 +130,7 @@ class BookieMove:
                     yield found_in(metadata, self._bookie_id)
 
     def run(self) -> Iterator[LedgerMoved]:
-        """Move ledger after ledger; yield what came of each."""
+        """Move ledger after ledger; yield the result of each."""
         locked: list[int] = []
         for found in self.plan():
             if self._is_stopped.is_set():
@@ -152,11 +152,11 @@ class BookieMove:
                 return moved
             if self._is_stopped.wait(BUSY_WAIT_S):
                 break
-        holder = self._connection.tasks.locked().get(ledger_id, "somebody")
+        holder = self._connection.tasks.locked().get(ledger_id, "another process")
         return LedgerMoved(ledger_id, "locked", 0, 0, 0, f"{holder} is working on it")
 
     def _move(self, ledger_id: int) -> LedgerMoved | None:
-        """Move one ledger; ``None``: somebody else has locked it."""
+        """Move one ledger; return the result, or ``None`` if it is locked."""
         tasks = self._connection.tasks
         if not tasks.lock(ledger_id, OWNER):
             return None
@@ -186,7 +186,7 @@ class BookieMove:
         return _moved(ledger_id, result)
 
     def _password_of(self, ledger_id: int) -> bytes | None:
-        """Return the password that was given, if it is this ledger's; not all have the same."""
+        """Return the given password if it is the ledger's: ledgers may have different ones."""
         password = self._options.password
         if password is None:
             return None
@@ -201,10 +201,10 @@ class BookieMove:
 def decommission(
     move: BookieMove, connection: ClusterConnection, bookie_id: str
 ) -> Iterator[LedgerMoved]:
-    """Move all that a stopped bookie holds; then forget the bookie, for good.
+    """Move all replicas of a stopped bookie; then delete its cookie, for good.
 
     Raises:
-        BookieInUseError: it is running, or ledgers still name it: nothing is forgotten.
+        BookieInUseError: it is running, or ledgers still name it: the cookie is kept.
         InvalidOptionError: there is no such bookie.
     """
     move.check()
@@ -226,7 +226,7 @@ _SHOWN_COUNT: Final = 5
 
 
 def found_in(metadata: LedgerMetadata, bookie_id: str) -> LedgerFound:
-    """Return what a ledger's metadata say of a bookie."""
+    """Return the fragments and entries of a bookie according to a ledger's metadata."""
     quorum = metadata.quorum
     fragment_count = entry_count = 0
     for fragment, last in zip(metadata.fragments, ends_of(metadata), strict=True):
@@ -252,7 +252,7 @@ def _check_stopped(connection: ClusterConnection, bookie_id: str) -> None:
 
 
 def _moved(ledger_id: int, result: RepairResult) -> LedgerMoved:
-    outcome: Outcome = "moved"
+    outcome: MoveOutcome = "moved"
     why = ""
     if result.is_gone:
         outcome = "deleted"

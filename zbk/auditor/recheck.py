@@ -1,20 +1,20 @@
-"""Brings ledgers out of limbo, beside the bookie that is in it, and in its process.
+"""The re-check of a bookie's ledgers in limbo, in the process of that bookie.
 
-Rounds: one ledger after the other is checked against its peers (``zbk.durability.limbo_recheck``).
-What stays in limbo is tried again later, and rests longer each time. It ends with the last ledger,
-or with the bookie.
+A round checks one ledger after the other against its peers (``zbk.durability.limbo_recheck``).
+Ledgers that stay in limbo are tried again after a pause, which grows. The re-check ends with the
+last ledger, or with the bookie.
 
-The list of ledgers says only which ones to check first. That a ledger is gone the metadata store
-has to say of each directly: a bookie that denies, on the word of a list that leaves ledgers out,
-what it has lost may have entries cut off that were acknowledged.
+The list of ledgers only decides which ones are checked first. For each ledger the metadata store is
+asked directly whether it exists: an incomplete list could make the bookie deny entries that it
+lost, and a recovery would then cut off acknowledged entries.
 
-A ledger of which something came back here may have been put aside as unrepairable, because of what
-this bookie did not know: it is handed out again.
+A ledger of which the bookie got entries back may have been put aside as unrepairable before: it is
+handed out again.
 
-It talks to the bookie as everybody does, over its socket, but for one thing: that a ledger is
-cleared it tells in the process (``zbk.actors.identity.losses``); nobody else can.
+The re-check talks to its bookie over a socket, as clients do, with one exception: it clears ledgers
+within the process (``zbk.actors.identity.losses``).
 
-Thread: one of its own, ``zbk-recheck``.
+Thread: ``zbk-recheck``.
 """
 
 import logging
@@ -41,22 +41,22 @@ from zbk.system.clock import monotonic_ms
 logger = logging.getLogger("zbk.bookie")
 
 CLEAR_COUNT: Final = 256
-"""Ledgers that are cleared together: each time a file is written and synced."""
+"""Ledgers that are cleared together: each time, a file is written and synced."""
 
 CLEAR_MS: Final = 1_000
-"""How long one that is checked waits for others to be cleared with it."""
+"""The longest time that a checked ledger waits to be cleared with others."""
 
 ROUND_PAUSE_S: Final = 2.0
-"""Between the first two rounds; it doubles with every round that cleared nothing."""
+"""The pause after a round that cleared a ledger; every other round doubles it."""
 
 ROUND_PAUSE_MAX_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
 REPORT_COUNT_MAX: Final = 20
-"""Ledgers that stay in limbo that one round tells of by name."""
+"""Ledgers that stay in limbo and are logged by name."""
 
 
 class LimboRecheck:
-    """The re-check of one bookie's ledgers. ``connect`` connects to the cluster."""
+    """The re-check of one bookie's ledgers. ``connect`` opens its connection."""
 
     def __init__(
         self,
@@ -75,17 +75,17 @@ class LimboRecheck:
         self._is_stopped = threading.Event()
         self._cleared: list[Span] = []
         self._cleared_ms = 0
-        self._with_news: set[int] = set()  # ledgers to be handed out if they were put aside
+        self._to_hand_out: set[int] = set()  # ledgers, if they were put aside
         self._reported: dict[int, str] = {}
-        self._told_count = 0
+        self._logged_count = 0
         self._thread = threading.Thread(target=self._run, name="zbk-recheck", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, whatever is under way; nothing is cleared any more when this returns."""
+        """Stop. When this returns, no ledger is cleared any more."""
         self._is_stopped.set()
         self._thread.join(STOP_TIMEOUT_S)
         self._losses.end_recheck()
@@ -110,18 +110,22 @@ class LimboRecheck:
                 return
             self._is_stopped.wait(pause_s)
         if not self._losses.reasons:
-            logger.info("every ledger was checked against its peers: this bookie denies again")
+            logger.info(
+                "every ledger was checked against its peers: the bookie denies entries again"
+            )
 
     def _rounds(self, connection: ClusterConnection) -> float:
-        """Check what is left, again and again, until nothing is; return how long to rest then."""
+        """Check the ledgers that are left, until none is; return the pause after an error."""
         pause_s = ROUND_PAUSE_S
         while self._losses.reasons and not self._is_stopped.is_set():
             listed = list(connection.ledgers.list())
-            is_news = False
+            has_cleared = False
             for has_lost_fences in (True, False):
-                is_news |= self._check_ledgers(connection, listed, has_lost_fences=has_lost_fences)
-            self._tell_count()
-            pause_s = ROUND_PAUSE_S if is_news else min(2 * pause_s, ROUND_PAUSE_MAX_S)
+                has_cleared |= self._check_ledgers(
+                    connection, listed, has_lost_fences=has_lost_fences
+                )
+            self._log_count()
+            pause_s = ROUND_PAUSE_S if has_cleared else min(2 * pause_s, ROUND_PAUSE_MAX_S)
             if self._losses.reasons:
                 self._is_stopped.wait(pause_s)
         return pause_s
@@ -129,24 +133,24 @@ class LimboRecheck:
     def _check_ledgers(
         self, connection: ClusterConnection, listed: Sequence[int], *, has_lost_fences: bool
     ) -> bool:
-        """Check every ledger that is left after such losses; return whether one was cleared."""
-        is_news = False
+        """Check the ledgers that are left after such losses; return whether one was cleared."""
+        has_cleared = False
         left = self._left(has_lost_fences=has_lost_fences)
         for ledger_id in listed_first(left, listed):
             if self._is_stopped.is_set():
-                return is_news
+                return has_cleared
             result = self._check(connection, ledger_id, has_lost_fences=has_lost_fences)
             if result.is_cleared or result.copied_count:
-                self._with_news.add(ledger_id)
+                self._to_hand_out.add(ledger_id)
             if result.is_cleared:
-                self._tell_silent(ledger_id, result)
+                self._log_silent(ledger_id, result)
                 self._cleared.append((ledger_id, ledger_id))
             else:
-                self._tell_report(ledger_id, result)
-            is_news |= result.is_cleared
+                self._log_report(ledger_id, result)
+            has_cleared |= result.is_cleared
             self._flush(connection, is_due=False)
         self._flush(connection, is_due=True)
-        return is_news
+        return has_cleared
 
     def _check(
         self, connection: ClusterConnection, ledger_id: int, *, has_lost_fences: bool
@@ -155,17 +159,21 @@ class LimboRecheck:
             self._bookie_id, has_lost_fences=has_lost_fences, patience=self._patience
         )
         access = LedgerAccess(connection, ledger_id, Copier(connection.requests), self._is_stopped)
+
+        def carry_out(effect: RecheckEffect) -> object:
+            return monotonic_ms() if isinstance(effect, ReadClock) else access.carry_out(effect)
+
         effect = recheck.begin()
         while effect is not None:
             if self._is_stopped.is_set():
                 return RecheckResult(reason="the bookie stops")
-            effect = recheck.answer(_outcome(access, effect))
+            effect = recheck.resume(carry_out)
         return recheck.result
 
-    # ------------------------------------------------------------------ what comes of it
+    # ------------------------------------------------------------------ results
 
     def _flush(self, connection: ClusterConnection, *, is_due: bool) -> None:
-        """Clear what was checked, if that is enough or has waited; then hand out what has news."""
+        """Clear checked ledgers, if many or late; then hand out unrepairable ones."""
         now_ms = monotonic_ms()
         if len(self._cleared) >= CLEAR_COUNT or now_ms - self._cleared_ms >= CLEAR_MS or is_due:
             cleared, self._cleared = self._cleared, []
@@ -176,15 +184,17 @@ class LimboRecheck:
 
     def _clear(self, ranges: list[Span]) -> None:
         if ranges and not self._is_stopped.is_set() and not self._losses.clear(ranges):
-            logger.info("ledgers stay in limbo: the disk has no room to note that they need not")
+            logger.info(
+                "ledgers stay in limbo: the disk has no room to record that they are cleared"
+            )
 
     def _hand_out(self, connection: ClusterConnection) -> None:
-        """Ask workers to try ledgers again that they gave up while this bookie did not know."""
-        if self._with_news:
-            wanted = sorted(self._with_news.intersection(connection.tasks.list_unrepairable()))
+        """Hand out ledgers that were unrepairable while this bookie did not know its entries."""
+        if self._to_hand_out:
+            wanted = sorted(self._to_hand_out.intersection(connection.tasks.list_unrepairable()))
             if wanted:
                 connection.tasks.retry_unrepairable(wanted)
-            self._with_news.clear()
+            self._to_hand_out.clear()
 
     def _count(self) -> int:
         left = self._left(has_lost_fences=True) + self._left(has_lost_fences=False)
@@ -196,34 +206,26 @@ class LimboRecheck:
         left = self._losses.left(has_lost_fences=has_lost_fences)
         return list(zip(left.firsts, left.lasts, strict=True))
 
-    def _tell_count(self) -> None:
+    def _log_count(self) -> None:
         count = self._count()
-        if count and count != self._told_count:
+        if count and count != self._logged_count:
             logger.info("%d ledgers are still to be checked against their peers", count)
-        self._told_count = count
+        self._logged_count = count
 
-    def _tell_silent(self, ledger_id: int, result: RecheckResult) -> None:
+    def _log_silent(self, ledger_id: int, result: RecheckResult) -> None:
         if result.silent:
             logger.info(
-                "ledger %d was checked without %s, silent for too long: what these alone hold of "
-                "what was never synced may be left out of it",
+                "ledger %d was checked without %s, silent for too long: entries that only these "
+                "hold, and that were never synced, may be missing in it",
                 ledger_id,
                 " and ".join(result.silent),
             )
         self._reported.pop(ledger_id, None)
 
-    def _tell_report(self, ledger_id: int, report: RecheckResult) -> None:
+    def _log_report(self, ledger_id: int, report: RecheckResult) -> None:
         if self._is_stopped.is_set() or self._reported.get(ledger_id) == report.reason:
             return
         if len(self._reported) < REPORT_COUNT_MAX or ledger_id in self._reported:
             self._reported[ledger_id] = report.reason
             level = logging.WARNING if report.is_hopeless else logging.INFO
             logger.log(level, "ledger %d stays in limbo: %s", ledger_id, report.reason)
-
-
-def _outcome(access: LedgerAccess, effect: RecheckEffect) -> object:
-    """Carry out an effect; return its answer, or the error that is the answer."""
-    try:
-        return monotonic_ms() if isinstance(effect, ReadClock) else access.carry_out(effect)
-    except ZbkError as error:
-        return error

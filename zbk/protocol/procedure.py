@@ -1,4 +1,4 @@
-"""Procedures: rules that do one thing at a time, written from top to bottom as generators.
+"""Procedures: rules that do one thing at a time, written as generators.
 
     def round_steps(delay_ms: int) -> Steps[Effect, RoundResult]:
         counter = yield ReadCounter()          # the answer's value ...
@@ -8,12 +8,12 @@
             return RoundResult(gave_up=str(error))
         ...
 
-A procedure yields an *effect*, which says what has to be done, and is resumed with the *answer*: a
-value, or a ``ZbkError``. ``Procedure`` drives it, for actors, for the simulation and for tests
-alike: ``begin`` returns the first effect, ``answer`` the next one, ``None`` after the last. The
-procedure itself does no I/O and reads no clock; where time matters, it yields an effect that waits.
+A procedure yields an *effect*, a request to its driver, and is resumed with the *answer*: a value,
+or a ``ZbkError``. ``Procedure`` drives it, for actors, for the simulation and for tests: ``begin``
+returns the first effect, ``answer`` the next one, ``None`` after the last. The procedure itself
+does no I/O and reads no clock; to wait, it yields an effect.
 
-Where several things are under way at the same time and their answers interleave, a machine with
+If several requests are under way at the same time and their answers interleave, a machine with
 events is the better form (``zbk.protocol.write.writer``).
 
     >>> def double(count: int) -> Steps[str, int]:
@@ -30,7 +30,7 @@ events is the better form (``zbk.protocol.write.writer``).
     14
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from zbk.errors import ZbkError
@@ -39,7 +39,7 @@ EffectT = TypeVar("EffectT")
 ResultT = TypeVar("ResultT")
 
 Steps: TypeAlias = Generator[EffectT, Any, ResultT]
-"""What a procedure is written as: it yields effects, and returns its result."""
+"""The type of a procedure's generator: it yields effects, and returns the result."""
 
 
 class Procedure(Generic[EffectT, ResultT]):
@@ -50,14 +50,14 @@ class Procedure(Generic[EffectT, ResultT]):
         self._result: ResultT | None = None
         self._is_begun = False
         self.effect: EffectT | None = None
-        """What waits for its answer; ``None`` before the beginning and after the end."""
+        """The effect that waits for its answer; ``None`` before the beginning and after the end."""
         self.is_over = False
         """True once the procedure has returned, was stopped, or has raised an error."""
 
     @property
     def result(self) -> ResultT:
-        """What the procedure returned. Only after its end."""
-        assert self.is_over, "a procedure has a result once it is over"
+        """The value that the procedure returned. Only after its end."""
+        assert self.is_over, "a procedure has a result after its end"
         return cast("ResultT", self._result)
 
     def begin(self) -> EffectT | None:
@@ -83,6 +83,18 @@ class Procedure(Generic[EffectT, ResultT]):
             return None
         assert self.effect is not None, "an answer follows an effect"
         return self._run(value)
+
+    def resume(self, carry_out: Callable[[EffectT], object]) -> EffectT | None:
+        """Carry the effect out, and resume with its answer or with the ``ZbkError`` it raises.
+
+        As ``answer``.
+        """
+        assert self.effect is not None, "an answer follows an effect"
+        try:
+            value = carry_out(self.effect)
+        except ZbkError as error:
+            value = error
+        return self.answer(value)
 
     def stop(self) -> None:
         """End the procedure where it waits. Its result is ``None``."""
