@@ -38,6 +38,11 @@ class AuditStatus:
         self._done = ""
         self._done_ms = 0
 
+    @property
+    def is_braked(self) -> bool:
+        """True while nothing is reported because too many bookies are lost at once."""
+        return bool(self._brake)
+
     def record(
         self,
         lost: Collection[str],

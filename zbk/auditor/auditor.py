@@ -36,6 +36,7 @@ from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
 from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.election import AuditorElection
 from zbk.metadata.stores.store import Watch
+from zbk.metrics.samples import Samples
 from zbk.protocol.repair.audit import Auditor
 from zbk.protocol.repair.audit_events import (
     AuditSettings,
@@ -149,6 +150,13 @@ class AuditorThread:
             executor.shutdown(wait=True, cancel_futures=True)
 
     # ------------------------------------------------------------------ other threads
+
+    def read_metrics(self, samples: Samples) -> None:
+        """Put the values of the auditor's metrics into samples. It is 0 lost without a term."""
+        is_leader = self._term() is not None
+        samples.set("zbk_auditor_leader", is_leader)
+        samples.set("zbk_auditor_lost_bookies", len(self._told[0]) if is_leader else 0)
+        samples.set("zbk_auditor_brake", is_leader and self._news.is_braked)
 
     def _term(self) -> int | None:
         with self._standing:

@@ -43,7 +43,11 @@ def run_bookie(
         bookie.goes_with(recheck.stop)
         recheck.start()
 
-    endpoint = Endpoint(VERSION, "bookie")
+    endpoint = (
+        Endpoint(VERSION, "bookie")
+        if autorecovery is None
+        else Endpoint(VERSION, "bookie", "autorecovery")
+    )
 
     def begin(bookie: Bookie, bookie_id: str) -> None:
         metrics = bookie.metrics()
@@ -52,6 +56,7 @@ def run_bookie(
         if autorecovery is not None:
             beside = Autorecovery(autorecovery, bookie_id)
             bookie.goes_with(beside.stop)
+            bookie.goes_with(endpoint.attach("autorecovery", beside.read_metrics, beside.checks))
             beside.start()
 
     public_host = host_of(config.advertise or config.listen)

@@ -13,18 +13,28 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Final, Protocol
 
+import zbk
 from zbk.auditor.auditor import AuditorThread
 from zbk.auditor.cluster_connection import ClusterConnection
+from zbk.auditor.repair_backlog import LOOK_INTERVAL_MS, LOOK_SHARE, RepairBacklog
 from zbk.auditor.worker import ReplicationWorker
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import InvalidOptionError, ZbkError
+from zbk.metadata.stores.session_metrics import SessionMetrics
+from zbk.metadata.stores.store import SessionState
+from zbk.metrics.checks import Check
+from zbk.metrics.endpoint import Endpoint, serving
+from zbk.metrics.samples import Samples
+from zbk.system.clock import monotonic_ms
 
 OPEN_RETRY_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 60.0
+HTTP_PORT: Final = 9_180
+"""The port that ``auto`` prefers: below those of bookies."""
 
 LOG = logging.getLogger("zbk.auditor")
 
@@ -53,6 +63,10 @@ class Autorecovery:
         self._config = config
         self._name = name
         self._connect = connect or (lambda: connection_of(config))
+        self._auditor: AuditorThread | None = None
+        self._worker: ReplicationWorker | None = None
+        self._session: SessionMetrics | None = None
+        self._backlog = RepairBacklog()
         self._is_ending = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="zbk-autorecovery", daemon=True)
@@ -79,6 +93,33 @@ class Autorecovery:
         """Return when it has ended."""
         self._thread.join(timeout_s)
 
+    def read_metrics(self, samples: Samples) -> None:
+        """Put the values of autorecovery's metrics into samples. Any thread; it never waits."""
+        auditor, worker, backlog = self._auditor, self._worker, self._backlog
+        samples.set("zbk_underreplicated_ledgers", backlog.task_count)
+        samples.set("zbk_unrepairable_ledgers", backlog.unrepairable_count)
+        samples.set("zbk_repair_completion_seconds", backlog.completion_s)
+        if auditor is None or worker is None or self._session is None:
+            return
+        self._session.read(samples)
+        auditor.read_metrics(samples)
+        samples.set("zbk_autorecovery_enabled", worker.is_enabled)
+        samples.set("zbk_repairs_running", worker.repair_count)
+        for result, count in worker.counts.by_result.items():
+            samples.set("zbk_repairs_total", count, result)
+        samples.set("zbk_repair_copied_entries_total", worker.counts.copied_entry_count)
+        samples.set("zbk_repair_copied_bytes_total", worker.counts.copied_size)
+
+    def checks(self) -> Sequence[Check]:
+        """Return the checks of ``/readyz``. Any thread; it never waits."""
+        session, worker = self._session, self._worker
+        state = SessionState.LOST if session is None else session.state
+        is_enabled = worker is not None and worker.is_enabled
+        return [
+            Check("metadata", state is SessionState.CONNECTED, state.value),
+            Check("enabled", is_enabled, is_required=False),
+        ]
+
     # ------------------------------------------------------------------ its thread
 
     def _run(self) -> None:
@@ -86,22 +127,36 @@ class Autorecovery:
         if connection is None:
             return
         parts = self._parts(connection)
+        self._session = SessionMetrics(connection.store)
         try:
             for part in parts:
                 part.start()
-            self._is_ending.wait()
+            self._watch_backlog(connection)
         except ZbkError as error:  # the metadata store went away while they started
             self._fail(error)
         finally:
             for part in reversed(parts):
                 part.stop()
+            self._session.close()
             connection.close()
 
+    def _watch_backlog(self, connection: ClusterConnection) -> None:
+        """Count the ledgers that are to be repaired, again and again, until the end."""
+        pause_ms = 0
+        while not self._is_ending.wait(pause_ms / 1000):
+            begun_ms = monotonic_ms()
+            try:
+                counts = connection.tasks.task_count(), connection.tasks.unrepairable_count()
+            except ZbkError:
+                self._backlog.lost_sight()
+            else:
+                self._backlog.seen(*counts, monotonic_ms())
+            pause_ms = max(LOOK_INTERVAL_MS, LOOK_SHARE * (monotonic_ms() - begun_ms))
+
     def _parts(self, connection: ClusterConnection) -> list[Part]:
-        return [
-            AuditorThread(connection, self._name, self._config, self._fail),
-            ReplicationWorker(connection, self._name, self._config, self._fail),
-        ]
+        self._auditor = AuditorThread(connection, self._name, self._config, self._fail)
+        self._worker = ReplicationWorker(connection, self._name, self._config, self._fail)
+        return [self._auditor, self._worker]
 
     def _opened(self) -> ClusterConnection | None:
         while not self._is_ending.is_set():
@@ -122,32 +177,36 @@ class Autorecovery:
         self._is_ending.set()
 
 
-def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str], None]) -> int:
+def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str, str], None]) -> int:
     """Audit and repair in this process until SIGTERM or SIGINT; return the exit code.
 
-    ``on_ready`` receives the name of this process in elections.
+    ``on_ready`` receives the name of this process in elections, and the URL of its metrics.
 
     Raises:
         InvalidOptionError: no metadata address, or no cluster there.
         MetadataUnavailableError: the metadata store does not answer.
     """
-    connection = connection_of(config)
-    name = f"{socket.gethostname()}-{os.getpid()}"
-    process = Autorecovery(config, name, lambda: connection)
+    endpoint = Endpoint(zbk.__version__, "autorecovery")
+    with serving(endpoint, config.http, HTTP_PORT) as http:
+        connection = connection_of(config)
+        name = f"{socket.gethostname()}-{os.getpid()}"
+        process = Autorecovery(config, name, lambda: connection)
 
-    def stop(number: int, _frame: FrameType | None) -> None:
-        LOG.info("stopping on %s", signal.Signals(number).name)
-        process.request_stop()
+        def stop(number: int, _frame: FrameType | None) -> None:
+            LOG.info("stopping on %s", signal.Signals(number).name)
+            process.request_stop()
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        process.start()
-        on_ready(name)
-        process.wait()
-        return 0 if process.failure is None else 1
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        signals = (signal.SIGTERM, signal.SIGINT)
+        previous = {number: signal.signal(number, stop) for number in signals}
+        try:
+            process.start()
+            endpoint.attach("autorecovery", process.read_metrics, process.checks)
+            on_ready(name, http)
+            process.wait()
+            return 0 if process.failure is None else 1
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 def connection_of(config: AutorecoveryConfig) -> ClusterConnection:

@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Final
 
 from zbk.auditor.ledger_repairer import RepairWatcher
+from zbk.auditor.repair_counts import RepairCounts
 from zbk.errors import ZbkError
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.repair.copy_order import CopyOrder
@@ -16,9 +17,10 @@ PROGRESS_INTERVAL_MS: Final = 1_000
 class RepairProgress(RepairWatcher):
     """The entries of one ledger that are copied, and those of all copies begun so far."""
 
-    def __init__(self, tasks: UnderreplicationStore, ledger_id: int) -> None:
+    def __init__(self, tasks: UnderreplicationStore, ledger_id: int, counts: RepairCounts) -> None:
         self._tasks = tasks
         self._ledger_id = ledger_id
+        self._counts = counts  # of the process
         self._copied_count = 0
         self._to_copy_count = 0
         self._written_ms: int | None = None
@@ -30,7 +32,7 @@ class RepairProgress(RepairWatcher):
 
     def copied(self, entry_count: int, size: int) -> None:
         """Count entries that the target has fsynced."""
-        del size
+        self._counts.copied(entry_count, size)
         self._copied_count += entry_count
         self._write_if_due()
 

@@ -33,6 +33,7 @@ from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier, SharedThrottle
 from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
+from zbk.auditor.repair_counts import RepairCounts
 from zbk.auditor.repair_progress import RepairProgress
 from zbk.auditor.task_queue import POLL_S, TaskQueue
 from zbk.config import AutorecoveryConfig
@@ -98,6 +99,7 @@ class ReplicationWorker:
             rng or random.Random(),  # noqa: S311 - spreads workers, keeps no secret
             now_ms,
         )
+        self.counts = RepairCounts()
         self._absences = Absences()
         self._lost_bookie_delay_ms = config.lost_bookie_delay_ms
         self._lock = threading.Lock()  # guards the fields below
@@ -128,6 +130,16 @@ class ReplicationWorker:
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def repair_count(self) -> int:
+        """The number of repairs under way, parked ones included. Any thread."""
+        return len(self._works)
+
+    @property
+    def is_enabled(self) -> bool:
+        """False while autorecovery is disabled in the cluster. Any thread."""
+        return self._is_enabled.is_set()
 
     def stop(self) -> None:
         """Stop; release the locks. A second call does nothing."""
@@ -235,7 +247,7 @@ class ReplicationWorker:
             copier=self._copier,
             targets=self._targets,
             limits=self._limits,
-            watcher=RepairProgress(self._tasks, ledger_id),
+            watcher=RepairProgress(self._tasks, ledger_id, self.counts),
             holds_lock=lambda: self._tasks.holds(ledger_id),
             is_stopped=is_stopped,
         )
@@ -287,6 +299,7 @@ class ReplicationWorker:
         if result.is_recovered:
             LOG.info("ledger %d was fenced and closed: its writer did not continue", ledger_id)
         outcome = outcome_of(work.task, result)
+        self.counts.ended(outcome.kind)
         match outcome.kind:
             case OutcomeKind.FINISHED:
                 if self._tasks.finish(ledger_id, work.version):

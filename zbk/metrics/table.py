@@ -14,6 +14,7 @@ ALL: Final[tuple[Process, ...]] = ("bookie", "autorecovery", "client")
 TYPES: Final = ("pd_journal", "vd_journal")
 LOOKUPS: Final = ("hit", "miss")
 
+_REPAIRERS: Final[tuple[Process, ...]] = ("autorecovery",)
 _TYPE: Final[Labels] = {"type": TYPES}
 _DIRECTORY: Final[Labels] = {"directory": ()}
 _LOOKUP: Final[Labels] = {"result": LOOKUPS}
@@ -216,6 +217,62 @@ METRICS: Final = (
         "zbk_limbo_ledgers",
         "gauge",
         "Ledgers of which the bookie may have lost entries and that it has not re-checked.",
+    ),
+    # ---------------------------------------------------------------- autorecovery
+    Metric(
+        "zbk_autorecovery_enabled",
+        "gauge",
+        "0 while autorecovery is disabled in the cluster.",
+        _REPAIRERS,
+    ),
+    Metric(
+        "zbk_underreplicated_ledgers",
+        "gauge",
+        "Ledgers of the cluster that wait for repair; NaN while the metadata store is silent.",
+        _REPAIRERS,
+    ),
+    Metric(
+        "zbk_unrepairable_ledgers",
+        "gauge",
+        "Ledgers of the cluster that were put aside because entries are lost.",
+        _REPAIRERS,
+    ),
+    Metric(
+        "zbk_repair_completion_seconds",
+        "gauge",
+        "Estimated time until no ledger waits for repair, from the last ten minutes; +Inf while "
+        "their number does not fall.",
+        _REPAIRERS,
+    ),
+    Metric("zbk_repairs_running", "gauge", "Repairs under way in this process.", _REPAIRERS),
+    Metric(
+        "zbk_repairs_total",
+        "counter",
+        "Attempts of this process to repair a ledger, by how they ended.",
+        _REPAIRERS,
+        labels={"result": ("finished", "postponed", "unrepairable", "left", "dropped")},
+    ),
+    Metric(
+        "zbk_repair_copied_entries_total",
+        "counter",
+        "Entries that this process copied to other bookies.",
+        _REPAIRERS,
+    ),
+    Metric("zbk_repair_copied_bytes_total", "counter", "Bytes of these entries.", _REPAIRERS),
+    Metric(
+        "zbk_auditor_leader",
+        "gauge",
+        "1 in the process that audits: one of the cluster.",
+        _REPAIRERS,
+    ),
+    Metric(
+        "zbk_auditor_lost_bookies", "gauge", "Bookies that the auditor counts as lost.", _REPAIRERS
+    ),
+    Metric(
+        "zbk_auditor_brake",
+        "gauge",
+        "1 while nothing is reported because too many bookies are lost at once.",
+        _REPAIRERS,
     ),
 )
 """The table, in the order of the pages that list it."""

@@ -81,7 +81,7 @@ def autorecovery() -> None:
 # ------------------------------------------------------------------ private
 
 
-def _log_ready(name: str) -> None:
+def _log_ready(name: str, http: str) -> None:
     import logging
 
-    logging.getLogger("zbk.auditor").info("READY autorecovery %s", name)
+    logging.getLogger("zbk.auditor").info("READY autorecovery %s, metrics %s", name, http or "off")
