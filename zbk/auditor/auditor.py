@@ -155,8 +155,8 @@ class AuditorThread:
         """Put the values of the auditor's metrics into samples. It is 0 lost without a term."""
         is_leader = self._term() is not None
         samples.set("zbk_auditor_leader", is_leader)
-        samples.set("zbk_auditor_lost_bookies", len(self._told[0]) if is_leader else 0)
-        samples.set("zbk_auditor_brake", is_leader and self._news.is_braked)
+        samples.set("zbk_auditor_lost_bookies", len(self._written[0]) if is_leader else 0)
+        samples.set("zbk_auditor_brake", is_leader and self._status.is_braked)
 
     def _term(self) -> int | None:
         with self._standing:
