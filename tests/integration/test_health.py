@@ -1,13 +1,17 @@
 """What commands say of the health of a running cluster, and of one that lost a bookie."""
 
+import base64
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.waiting import wait_until
+from zbk.cli.health.debug import PARTS
 from zbk.cluster.local import LocalCluster
 
 
@@ -46,3 +50,39 @@ def test_a_running_cluster_is_healthy_and_one_without_a_bookie_is_not(
     wait_until(lambda: b"2 of 3 registered" in shell.run("status", exit_code=10).stdout, 30)
 
     assert set(kinds(shell, 10)) >= {"bookies-missing", "too-few-bookies"}
+
+
+def test_a_bundle_has_no_secret(shell: Shell, cluster: LocalCluster) -> None:
+    canary = "c4n4ry-S3cret"
+    with zbk.connect(cluster.metadata_uri) as client:
+        with client.create_ledger(
+            ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, digest_type="MAC",
+            password=canary.encode(), custom_metadata={"job": canary.encode()},
+        ) as ledger:  # fmt: skip
+            ledger.append(f"payload {canary}".encode())
+        metadata = client.get_ledger_metadata(ledger.ledger_id)
+    log = shell.home / "bookie.log"
+    log.write_text(f"INFO fine\npassword={canary}\nan accident: other-{canary[:4]}-password\n")
+    shell.environment["ZBK_PASSWORD"] = canary
+    shell.environment["SOME_TOKEN"] = f"other-{canary[:4]}-password"
+
+    done = shell.run("debug", "bundle", "b.tgz", "--log", "bookie.log", "-o", "json")
+
+    path = shell.home / "b.tgz"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(done.stdout)["file"] == "b.tgz"
+    with tarfile.open(path) as archive:
+        found = {one.name.removeprefix("zbk-debug/"): archive.extractfile(one) for one in archive}
+        texts = {name: file.read() for name, file in found.items() if file is not None}
+    assert texts.keys() >= {*PARTS, "index.txt", "logs/00-bookie.log"}
+    assert json.loads(texts["status.json"])["metadata"] == cluster.metadata_uri
+    assert b"INFO fine" in texts["logs/00-bookie.log"]
+    assert b"default" in texts["config.txt"]
+    everything = b"\n".join(texts.values())
+    keys = (metadata.ledger_key, metadata.password_digest)
+    forms = [form for key in keys for form in (key, key.hex().encode(), base64.b64encode(key))]
+    for secret in (canary.encode(), canary[:4].encode(), base64.b64encode(canary.encode()), *forms):
+        assert secret not in everything
+
+    again = shell.run("debug", "bundle", "b.tgz", exit_code=1)
+    assert b"File exists" in again.stderr

@@ -51,6 +51,9 @@ COMMANDS = {
     "doctor": LazyCommand(
         "zbk.cli.health.doctor:doctor", "Check this machine and its way to the cluster."
     ),
+    "debug": LazyCommand(
+        "zbk.cli.health.debug:debug", "Collect what helpers need to know of a cluster."
+    ),
     "cluster": LazyCommand(
         "zbk.cli.cluster:cluster", "Create clusters with a layout of your choice."
     ),

@@ -3,5 +3,6 @@
 Read ``finding`` first, then ``cluster_health`` (facts of a cluster and the rule that decides if it
 is healthy, pure), then ``cluster_survey`` (reads the facts from the metadata store and from the
 bookies). ``machine_health`` and ``machine_survey`` are the same for a machine. ``zbk status`` and
-``zbk doctor`` show the results. Repairs do not belong here.
+``zbk doctor`` show the results. ``redaction`` removes secrets from text that leaves a machine.
+Repairs do not belong here.
 """
