@@ -1,10 +1,10 @@
-"""``python -m benchmarks``: run the cases, keep what came out, draw the pictures, write the report.
+"""``python -m benchmarks``: run the cases, save the results, draw the pictures, write the report.
 
-    python -m benchmarks --quick                  # a first look, in 2 minutes; keeps nothing
-    python -m benchmarks                          # all of it, under 15 minutes; README.md has it
-    python -m benchmarks --only length,recovery   # these anew; the report has the others as before
+    python -m benchmarks --quick                  # a first look, in 2 minutes; saves nothing
+    python -m benchmarks                          # all cases, under 15 minutes; writes README.md
+    python -m benchmarks --only length,recovery   # only these; the report keeps the others
 
-Exit code 1: a command failed. A goal that is missed is a result, not a failure.
+Exit code 1: a command failed. A missed goal is a result, not a failure.
 """
 
 import argparse
@@ -30,7 +30,7 @@ INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the arguments say and return the exit code."""
+    """Run the program with these arguments and return the exit code."""
     options = _parse(arguments)
     every = cases(options.long_run)
     chosen = _chosen(every, options.only, is_quick=options.quick)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _chosen(every: Sequence[Case], names: Sequence[str], *, is_quick: bool) -> list[Case]:
-    """Return the cases of these names; else all, or for a first look all that have goals."""
+    """Return the named cases; without names all, or for a first look all with goals."""
     if names:
         return [case for case in every if case.name in names]
     return [case for case in every if case.rows or not is_quick]
@@ -67,7 +67,7 @@ def _measure(
     *,
     is_quick: bool,
 ) -> int:
-    """Run cases, keep each result as it comes, print the table, and return the exit code."""
+    """Run cases, save each result, print the table, and return the exit code."""
     divisor = QUICK_DIVISOR if is_quick else 1
     for number, case in enumerate(chosen, 1):
         _say(f"{number}/{len(chosen)} {case.name}: {case.title}")
@@ -80,7 +80,7 @@ def _measure(
     took_s = sum(results[case.name].seconds for case in chosen)
     _say(f"{took_s:.0f} s, {planned_seconds(chosen, round_count)} s were planned")
     if is_quick:
-        _say("a first look at a tenth of the work: goals are for all of it")
+        _say("a first look at a tenth of the work: goals are for the whole")
     print(table([case for case in chosen if case.rows], results, load_peers(folder)))
     return 1 if any(results[case.name].failure for case in chosen) else 0
 
@@ -115,17 +115,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME[,NAME]",
         help="these cases; --list has the names",
     )
-    add("--list", action="store_true", help="print the cases and how long they take, run nothing")
+    add("--list", action="store_true", help="print the cases and their times, and run nothing")
     add("--rounds", type=_count, default=ROUND_COUNT, help="of each case (%(default)s)")
     add(
         "--long-run",
         type=_seconds,
         default=LONG_RUN_SECONDS,
         metavar="DURATION",
-        help=f"how long the run over time goes on ({LONG_RUN_SECONDS}s); e.g. 10m",
+        help=f"time of the run over time ({LONG_RUN_SECONDS}s); e.g. 10m",
     )
     add("--output", type=Path, metavar="FOLDER", help="for results (benchmarks/results)")
-    add("--report-only", action="store_true", help="pictures and report of the results there are")
+    add("--report-only", action="store_true", help="draw and write from the saved results")
     return parser.parse_args(arguments)
 
 
@@ -140,7 +140,7 @@ def _names(text: str) -> list[str]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
     return int(text)
 
 

@@ -17,9 +17,9 @@ from benchmarks.case import (
 )
 
 FLOOR_SHARE: Final = 0.6
-LOAD_SECONDS: Final = 4  # a step of offered load
+LOAD_SECONDS: Final = 4  # per step of offered load
 LOAD_BATCH_COUNT: Final = 100
-SLOW_SYNC_MS: Final = 100  # more than they take anyway
+SLOW_SYNC_MS: Final = 100  # in addition to their own time
 BESIDE_SECONDS: Final = 5
 
 UNITS: Final = {"entries_per_s": "entries/s", "payload_mb_per_s": "MB/s"}
@@ -38,7 +38,7 @@ def slow_step(kind: str, *words: str, amount: Amount, name: str = "zbk") -> Step
 
 
 def append_many(kind: str, size: int, count: int, field: str, goal: int) -> Case:
-    """Return the case of one call a batch; ``goal`` is for ``field``, a rate."""
+    """Return the case of one call per batch; ``goal`` is for ``field``, a rate."""
     unit = UNITS[field]
     row = Row(
         title=f"`append_many`, {kind.upper()}, {size_text(size)}",
@@ -66,7 +66,7 @@ def append_many(kind: str, size: int, count: int, field: str, goal: int) -> Case
 
 
 def append_async(kind: str, count: int, goal: int) -> Case:
-    """Return the case of a future an entry; ``goal`` in entries a second."""
+    """Return the case of one future per entry; ``goal`` in entries a second."""
     row = Row(
         title=f"`append_async`, a future each, {kind.upper()}, 100 B",
         goal=f">= {rate_text(goal)} entries/s",
@@ -188,6 +188,6 @@ def offered_load(kind: str, rates: tuple[int, ...]) -> Case:
         title=f"latency against offered load, {kind.upper()}, 100 B",
         steps=tuple(Step(str(rate), (*words, str(rate)), (seconds,)) for rate in rates),
         read=figures.offered_load,
-        seconds=8 * len(rates) + 4,  # the last step writes more than it can in its time
+        seconds=8 * len(rates) + 4,  # the last step offers more than it can write in its time
         round_count=1,
     )

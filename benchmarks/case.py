@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 
 Line = dict[str, Any]
-"""One JSON object that a command has printed."""
+"""One JSON object printed by a command."""
 
 Round = Mapping[str, Sequence[Line]]
-"""What the commands of one round have printed, by step."""
+"""The output of the commands of one round, by step."""
 
 Figures = dict[str, float]
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """An option that says how much; a quick run takes a share of it."""
+    """An option for an amount; a quick run takes a share of it."""
 
     option: str
     value: int
@@ -42,9 +42,9 @@ class Step(msgspec.Struct, frozen=True):
     name: str
     words: tuple[str, ...]  # after ``zbk bench``, or after the experiments' module
     amounts: tuple[Amount, ...] = ()
-    is_on_zookeeper: bool = True  # the floor knows no metadata
+    is_on_zookeeper: bool = True  # the floor has no metadata
     is_experiment: bool = False
-    timeout_s: int = 300  # beside the seconds for which it is told to load
+    timeout_s: int = 300  # in addition to the seconds of the load
 
     def command(self, divisor: int = 1) -> tuple[str, ...]:
         """Return the words after ``python -m``, with a share of the amounts."""
@@ -55,7 +55,7 @@ class Step(msgspec.Struct, frozen=True):
 
     @property
     def seconds_max(self) -> int:
-        """How long it may take before it counts as stuck."""
+        """Time after which the step counts as stuck."""
         loading = [amount.value for amount in self.amounts if amount.option == "--seconds"]
         return self.timeout_s + sum(loading)
 
@@ -69,7 +69,7 @@ class Bound(msgspec.Struct, frozen=True):
     lowest_of: str = ""  # the limit is the lowest value that this figure had
 
     def holds(self, median: Mapping[str, float], spread: Mapping[str, Sequence[float]]) -> bool:
-        """Return whether the median keeps the limit."""
+        """Return whether the median is within the limit."""
         limit = spread[self.lowest_of][0] if self.lowest_of else self.limit
         value = median[self.figure]
         return value >= limit if self.is_least else value <= limit
@@ -78,12 +78,12 @@ class Bound(msgspec.Struct, frozen=True):
 class Way(msgspec.Struct, frozen=True):
     """One way to reach a goal: all of its bounds hold."""
 
-    name: str  # as the report tells by what a goal was reached
+    name: str  # the report's name for the way that reached a goal
     bounds: tuple[Bound, ...]
 
 
 class PeerShape(msgspec.Struct, frozen=True):
-    """What a load has to be like for a peer's result to stand beside it."""
+    """The shape of a load; peers' results of the same shape stand beside it."""
 
     entry_size: int  # bytes of payload
     api: str
@@ -101,30 +101,30 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     zbk: str  # figures, by name
     floor: str = ""
     ratio: str = ""
-    peer_shape: PeerShape | None = None  # peers' results like it are shown
-    peer_field: str = ""  # what of them is shown
+    peer_shape: PeerShape | None = None  # peers' results of this shape are shown
+    peer_field: str = ""  # their field that is shown
     ways: tuple[Way, ...]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps that are measured together, and what is to be seen in them."""
+    """Steps that are measured together, and their rows in the report."""
 
     name: str
     title: str
     steps: tuple[Step, ...]
     read: Callable[[Round], Figures]
     rows: tuple[Row, ...] = ()  # none: only for pictures
-    seconds: int  # that a round is expected to take
-    round_count: int | None = None  # None: as many as the whole suite
+    seconds: int  # expected time of a round
+    round_count: int | None = None  # None: that of the suite
 
 
 def at_least(figure: str, limit: float) -> Bound:
-    """Return the bound from below."""
+    """Return a lower bound."""
     return Bound(figure, limit)
 
 
 def at_most(figure: str, limit: float) -> Bound:
-    """Return the bound from above."""
+    """Return an upper bound."""
     return Bound(figure, limit, is_least=False)
 
 
@@ -134,7 +134,7 @@ def way(name: str, *bounds: Bound) -> Way:
 
 
 def rate_text(value: float) -> str:
-    """Return a figure in few characters.
+    """Return a figure in a few characters.
 
     >>> rate_text(450_000), rate_text(1_500_000), rate_text(260), rate_text(3_830)
     ('450 k', '1.5 M', '260', '3.83 k')

@@ -1,7 +1,7 @@
-"""From the lines that the commands of a round have printed to figures.
+"""Readers that turn the output of a round's commands into figures.
 
-Each function here returns the reader of a kind of case. A field that is missing is an error of the
-suite or of the command, and ends the case (``KeyError``), not the suite.
+Each function returns the reader for a kind of case. A missing field is an error of the suite or of
+the command, and ends the case (``KeyError``), not the suite.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,16 +10,16 @@ from typing import Final
 from benchmarks.case import Figures, Line, Round
 
 EARLY: Final = (1 / 110, 10 / 110)
-"""Of 11 million entries: from entry 100 thousand to 1 million."""
+"""Shares of 11 million entries: from entry 100 thousand to 1 million."""
 
 LATE: Final = (95 / 110, 105 / 110)
-"""Of 11 million entries: half a million on either side of entry 10 million."""
+"""Shares of 11 million entries: half a million on either side of entry 10 million."""
 
 Reader = Callable[[Round], Figures]
 
 
 def answer(lines: Sequence[Line], measured: str | None = None) -> Line:
-    """Return the fields of all lines but samples as one; of one kind, if that is given.
+    """Return the fields of all lines except samples, merged; only of one kind if it is given.
 
     >>> answer([{"measured": "sample", "a": 1}, {"a": 2}, {"b": 3}])
     {'a': 2, 'b': 3}
@@ -75,12 +75,12 @@ def lone(lines: Round) -> Figures:
 
 
 def fields(*names: str) -> Reader:
-    """Return a reader that takes fields of the step ``zbk`` as they are."""
+    """Return a reader of fields of the step ``zbk``, unchanged."""
     return lambda lines: {name: answer(lines["zbk"])[name] for name in names}
 
 
 def shares(base: str, *others: str) -> Reader:
-    """Return a reader of rates as shares of another step's, in the same round."""
+    """Return a reader of rates as shares of another step's rate in the same round."""
 
     def read(lines: Round) -> Figures:
         rates = {step: answer(lines[step])["entries_per_s"] for step in (base, *others)}
@@ -90,7 +90,7 @@ def shares(base: str, *others: str) -> Reader:
 
 
 def beside(lines: Round) -> Figures:
-    """Read one writer alone, and in the company of others."""
+    """Read one writer alone, and beside others."""
     slow = answer(lines["slow"])
     return shares("alone", "eight", "idle", "slow")(lines) | {
         "backlog_size": slow["slow_bookie_backlog_size_max"],
@@ -106,7 +106,7 @@ def length(lines: Round) -> Figures:
 
 
 def memory(share: float) -> Reader:
-    """Return a reader of how much memory grew after such a share of the entries."""
+    """Return a reader of the growth of memory after this share of the entries."""
 
     def read(lines: Round) -> Figures:
         result, seen = answer(lines["zbk"]), samples(lines["zbk"])
@@ -122,7 +122,7 @@ def memory(share: float) -> Reader:
 
 
 def offered_load(lines: Round) -> Figures:
-    """Read steps of offered load: what was reached, and the percentiles."""
+    """Read steps of offered load: the rates reached, and the percentiles."""
     figures = {}
     for step in lines:
         result = answer(lines[step])
@@ -132,7 +132,7 @@ def offered_load(lines: Round) -> Figures:
 
 
 def long_run(lines: Round) -> Figures:
-    """Read a long run: the mean rate, that of the second half to that of the first."""
+    """Read a long run: the mean rate, and the ratio of its second half to its first."""
     result, seen = answer(lines["zbk"]), samples(lines["zbk"])
     count = result["entry_count"]
     halves = [_rate(result, seen, 0, count / 2), _rate(result, seen, count / 2, count)]
@@ -146,7 +146,7 @@ def long_run(lines: Round) -> Figures:
 
 
 def _rate(result: Line, seen: Sequence[Line], low: float, high: float) -> float:
-    """Return the entries a second between two entries, by the straight line between samples."""
+    """Return the entries a second between two entries, interpolated between samples."""
     points = [(0.0, 0.0), *((one["at_s"], float(one["entry_count"])) for one in seen)]
     if result["entry_count"] > points[-1][1]:
         points.append((max(result["seconds"], points[-1][0]), float(result["entry_count"])))
@@ -154,7 +154,7 @@ def _rate(result: Line, seen: Sequence[Line], low: float, high: float) -> float:
 
 
 def _time_of(points: Sequence[tuple[float, float]], count: float) -> float:
-    """Return when so many entries were written; ``points`` are in order."""
+    """Return the time at which ``count`` entries were written; ``points`` are in order."""
     at_s, before = points[0]
     for next_s, after in points[1:]:
         if after >= count and after > before:
@@ -164,5 +164,5 @@ def _time_of(points: Sequence[tuple[float, float]], count: float) -> float:
 
 
 def _nearest(seen: Sequence[Line], count: float) -> Line:
-    """Return the line nearest to an entry."""
+    """Return the sample nearest to an entry."""
     return min(seen, key=lambda one: abs(one["entry_count"] - count))

@@ -1,4 +1,4 @@
-"""Cases of cost that must not grow: with other writers and ledgers, with length, with time."""
+"""Cases of costs that must not grow: with other writers and ledgers, with length, with time."""
 
 from typing import Final
 
@@ -10,27 +10,27 @@ from zbk.config import BookieConfig, ClientConfig
 MIB: Final = 1 << 20
 
 BACKLOG_SIZE_MAX: Final = ClientConfig().backlog_size + ClientConfig().batch_size_max
-"""The limit may be overstepped by one message."""
+"""One message may exceed the limit."""
 
 RSS_GROWN_SHARE_MAX: Final = 0.05
 RSS_GROWN_SIZE_MAX: Final = 8 * MIB
-"""Memory is flat if it grows by less than this, or by less than that share."""
+"""Memory is flat if it grows by less than this size, or by less than this share."""
 
 FULL_CACHE_COUNT: Final = BookieConfig().ledger_cache_size // 8 + 1_000_000
-"""Eight bytes of index an entry: until then a bookie's memory grows, to a limit that is set."""
+"""With eight bytes of index per entry, a bookie's memory grows up to this entry, to a set limit."""
 
 MEMORY_COUNT: Final = 42_000_000
-assert MEMORY_COUNT > 1.2 * FULL_CACHE_COUNT, "much is written to a full cache"
+assert MEMORY_COUNT > 1.2 * FULL_CACHE_COUNT, "many entries are written to a full cache"
 
 LONG_LEDGER_BATCH_COUNT: Final = 50
-"""Small calls, so that the first million takes about as long as a sample is apart."""
+"""Small calls, so that the first million entries take about one sample interval."""
 
 LONG_RUN_ROLL_COUNT: Final = 5_000_000
 
 
 def beside() -> Case:
-    """Return the case of one writer alone and beside what must not cost it much."""
-    count = 4_000_000  # of less the first moments would be a large part
+    """Return the case of one writer alone, and beside other load that must cost it little."""
+    count = 4_000_000  # with fewer, the first moments would be a large part
     idle = (
         way("ratio", at_least("idle_share", 0.97)),
         way("spread", Bound("idle", lowest_of="alone")),
@@ -106,7 +106,7 @@ def length() -> Case:
 
 
 def memory() -> Case:
-    """Return the case of a ledger so long that its index fills the bookies' cache."""
+    """Return the case of a ledger whose index fills the bookies' cache."""
     rows = tuple(
         Row(
             title=f"memory of {who}, grown from entry {rate_text(FULL_CACHE_COUNT)} on",
@@ -136,7 +136,7 @@ def memory() -> Case:
 
 
 def long_run(seconds: int) -> Case:
-    """Return the case of a run that goes from ledger to ledger."""
+    """Return the case of a long run that continues from ledger to ledger."""
     words = ("write", "--size", "1024", "--roll", str(LONG_RUN_ROLL_COUNT), "--samples")
     return Case(
         name="long-run",

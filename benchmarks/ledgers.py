@@ -1,4 +1,4 @@
-"""Cases of many ledgers with an append unanswered in each: in one client, or in many."""
+"""Cases of many ledgers with one append unanswered in each: in one client, or in many."""
 
 from typing import Final
 
@@ -51,7 +51,7 @@ def _row(title: str, goal: int, shape: PeerShape) -> Row:
 
 
 def outstanding(ledger_count: int) -> Case:
-    """Return the case of one append unanswered in each of some ledgers."""
+    """Return the case of one append unanswered in each ledger."""
     plural = "s" * (ledger_count > 1)
     title = f"an `append_async` unanswered in each of {ledger_count:,} ledger{plural}, PD, 100 B"
     goal = GOALS.get(ledger_count)
@@ -69,7 +69,7 @@ def outstanding(ledger_count: int) -> Case:
 
 
 def threads() -> Case:
-    """Return the case of some threads with a ledger and one synchronous append each."""
+    """Return the case of threads with one ledger and one synchronous append each."""
     title = f"{THREAD_COUNT} threads of one client, a ledger and an `append` each, PD, 100 B"
     return Case(
         name=f"threads-{THREAD_COUNT}",
@@ -82,7 +82,7 @@ def threads() -> Case:
 
 
 def processes(process_count: int) -> Case:
-    """Return the case of some client processes with one synchronous append each."""
+    """Return the case of client processes with one synchronous append each."""
     plural = "es" * (process_count > 1)
     title = f"{process_count} client process{plural}, an `append` each, PD, 100 B"
     goal = PROCESS_GOALS.get(process_count)

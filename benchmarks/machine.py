@@ -1,4 +1,4 @@
-"""The machine that a result comes from: what somebody else has to know to compare. From Linux."""
+"""The machine of a result, for comparisons. From Linux."""
 
 import os
 import platform
@@ -14,20 +14,20 @@ GIT_TIMEOUT_S: Final = 10
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Where and when a case was measured."""
+    """The machine and the time of a measurement."""
 
     cpu_model: str
     core_count: int
     memory_size: int  # bytes
     kernel: str
     python: str
-    file_system: str  # of the temporary folders that clusters lie in
+    file_system: str  # of the temporary folders of clusters
     git_commit: str
     load_average: float  # of the minute before
 
 
 def this_machine() -> Machine:
-    """Return this machine as it is now."""
+    """Return this machine in its current state."""
     return Machine(
         cpu_model=cpu_model(Path("/proc/cpuinfo").read_text("utf-8")),
         core_count=os.cpu_count() or 1,

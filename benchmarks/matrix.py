@@ -1,11 +1,11 @@
-"""The cases: what is run, what must be reached, and how long it takes.
+"""The cases: their commands, goals and times.
 
 Goals are those of the seed, section 10, for three bookies, 3/3/2, one client, fsync on, real
-ZooKeeper, everything on one two-core machine. Where such a machine varies, a goal has two ways: the
+ZooKeeper, everything on one two-core machine. If such machines vary, a goal has two ways: the
 absolute figure, or the ratio to the floor that ran in turn.
 
-``seconds`` of a case is what one of its rounds takes on such a machine; ``planned_seconds`` adds
-up, and a test holds the sum below ``SECONDS_MAX``.
+``seconds`` of a case is the time of one of its rounds on such a machine; ``planned_seconds`` adds
+them up, and a test keeps the sum below ``SECONDS_MAX``.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ APPEND_MANY: Final = (
 )
 APPEND_ASYNC: Final = (("pd", 300_000, 150_000), ("vd", 300_000, 200_000))
 READ: Final = (
-    # bytes of payload, entries, goal an entry at a time, goal in batches
+    # bytes of payload, entries, goal for single entries, goal for batches
     (100, 1_000_000, 800_000, 1_500_000),
     (1024, 400_000, 400_000, 600_000),
 )
@@ -43,7 +43,7 @@ SIZES: Final = tuple(
 """All sizes of the picture."""
 
 OFFERED: Final = (10_000, 100_000, 400_000, 1_000_000, 2_500_000)
-"""Entries a second, from idle to more than can be had."""
+"""Entries a second, from idle to more than the cluster can write."""
 
 
 def cases(long_run_seconds: int = LONG_RUN_SECONDS) -> tuple[Case, ...]:
@@ -79,5 +79,5 @@ def cases(long_run_seconds: int = LONG_RUN_SECONDS) -> tuple[Case, ...]:
 
 
 def planned_seconds(chosen: Sequence[Case], round_count: int) -> int:
-    """Return how long cases take, all rounds."""
+    """Return the seconds that all rounds of these cases take."""
     return sum(case.seconds * (case.round_count or round_count) for case in chosen)

@@ -1,7 +1,7 @@
-"""Running a case: its commands in turn, round after round.
+"""Runs a case: its commands in turn, round after round.
 
-A command that fails ends its case, not the suite: the result says why. Each command has a cluster
-of its own in a temporary folder, which it removes, also when it is interrupted.
+A command that fails ends its case, not the suite; the result has the reason. Each command has its
+own cluster in a temporary folder, which it removes, also after an interrupt.
 """
 
 import shlex
@@ -19,20 +19,20 @@ from benchmarks.results import CaseResult, result_of
 from zbk.system.clock import monotonic_s
 
 STDERR_SIZE_MAX: Final = 400
-"""So many characters from the end of what a command complained are kept."""
+"""Characters kept from the end of a command's standard error."""
 
 END_TIMEOUT_S: Final = 30
-"""How long an interrupted command may take to end in order."""
+"""Time for an interrupted command to end in order."""
 
 Run = Callable[[Step, int], list[Line]]
-"""Runs a step with a share of its amounts and returns what it printed."""
+"""Runs a step with a share of its amounts and returns its output."""
 
 
 class StepFailedError(Exception):
-    """A command has failed, was stuck, or printed what is not JSON."""
+    """A command failed, was stuck, or printed something other than JSON."""
 
     def __init__(self, command: str, reason: str) -> None:
-        """Remember which command, and why."""
+        """Name the command and the reason."""
         super().__init__(f"{command}: {reason}")
 
 
@@ -40,7 +40,7 @@ def run_step(step: Step, divisor: int) -> list[Line]:
     """Run a command and return its JSON lines.
 
     Raises:
-        StepFailedError: it has none to give.
+        StepFailedError: the command has none.
     """
     command = [sys.executable, "-m", *step.command(divisor), "-o", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -51,7 +51,7 @@ def run_step(step: Step, divisor: int) -> list[Line]:
             _let_end(process)
             reason = f"not done after {step.seconds_max} s"
             raise StepFailedError(shown(step, divisor), reason) from error
-        except KeyboardInterrupt:  # Ctrl-C in a terminal, which the command has had as well
+        except KeyboardInterrupt:  # Ctrl-C in a terminal, which the command received, too
             _let_end(process)
             raise
     if process.returncode:
@@ -70,7 +70,7 @@ def shown(step: Step, divisor: int = 1) -> str:
 
 
 def run_case(case: Case, round_count: int, divisor: int = 1, *, run: Run = run_step) -> CaseResult:
-    """Run the rounds of a case and return what they came to."""
+    """Run the rounds of a case and return their result."""
     machine = this_machine()
     started_s = monotonic_s()
     rounds: list[dict[str, list[Line]]] = []
@@ -102,5 +102,5 @@ def _let_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _in_turn(steps: Sequence[Step], number: int) -> Sequence[Step]:
-    """Return the steps, the other way round in every second round: who comes first may win."""
+    """Return the steps, reversed in every second round: the first one may have an advantage."""
     return steps[::-1] if number % 2 else steps

@@ -1,4 +1,4 @@
-"""What peers did on such a machine, as far as it was measured, for the report.
+"""Saved results of peers, for the report.
 
 ``python -m benchmarks.peers NAME --save`` writes ``peers-NAME-SIZE-API.json``; nothing here starts
 a peer.
@@ -19,7 +19,7 @@ HEAD: Final = (
 
 
 class PeerResults(msgspec.Struct, frozen=True):
-    """A peer's file: a line for each round, and medians of what is measured in them."""
+    """A peer's file: one line per round, and the medians of the figures."""
 
     rounds: list[dict[str, Any]]
     median: dict[str, float]
@@ -31,17 +31,17 @@ class PeerResults(msgspec.Struct, frozen=True):
 
     @property
     def shape(self) -> PeerShape:
-        """What the load was like."""
+        """The shape of the load."""
         return msgspec.convert(self.rounds[0], PeerShape)
 
     @property
     def note(self) -> str:
-        """What one has to know when it stands beside a row of ours."""
+        """The remark for a peer's figure beside a row of zbk."""
         return "" if self.rounds[0]["is_fsynced"] else ", not fsynced"
 
 
 def load_peers(folder: Path) -> list[PeerResults]:
-    """Return the peers' results in a folder, those of one peer together."""
+    """Return the peers' results in a folder, grouped by peer."""
     found = [
         msgspec.json.decode(path.read_bytes(), type=PeerResults)
         for path in sorted(folder.glob("peers-*.json"))
@@ -50,7 +50,7 @@ def load_peers(folder: Path) -> list[PeerResults]:
 
 
 def peers_table(peers: Sequence[PeerResults]) -> str:
-    """Return a table of them; empty if there are none."""
+    """Return a table of the results; empty if there are none."""
     return "\n".join([HEAD, *map(_line, peers)]) if peers else ""
 
 
@@ -60,7 +60,7 @@ def _order(peer: PeerResults) -> tuple[str, str, int, int, int]:
 
 
 def _load_text(shape: PeerShape) -> str:
-    """Return what a load was, in a few words.
+    """Return a short description of a load.
 
     >>> _load_text(PeerShape(100, "async", ledger_count=16))
     '`async`, one unanswered in each of 16 streams'

@@ -1,8 +1,8 @@
-"""The pictures of the report, as SVG: what each needs, how it is drawn.
+"""The pictures of the report, as SVG: the cases that each needs, and the drawing.
 
-White ground, so that they can be read on a dark page too; colours that the colour-blind tell apart
-(Okabe and Ito), and never colour alone: lines differ in dash or marker. The same results give the
-same bytes, so that a picture changes in the repository only if its figures do.
+White background, readable on a dark page, too. The colors are distinguishable for color-blind
+readers (Okabe and Ito), and lines also differ in dash or marker. The same results give the same
+bytes, so that a picture changes in the repository only with its figures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,16 +29,16 @@ BLUE: Final = "#0072B2"
 VERMILION: Final = "#D55E00"
 GREEN: Final = "#009E73"
 GREY: Final = "#666666"
-COLOURS: Final = {"pd": BLUE, "vd": VERMILION}
-PEER_COLOURS: Final = (VERMILION, "#E69F00", "#CC79A7", GREEN, GREY)
+COLORS: Final = {"pd": BLUE, "vd": VERMILION}
+PEER_COLORS: Final = (VERMILION, "#E69F00", "#CC79A7", GREEN, GREY)
 PEER_MARKERS: Final = ("v", "^", "D", "s", "x")
 MIB: Final = 1 << 20
 BAR_WIDTH: Final = 0.38
 
 SATURATED_SHARE: Final = 0.95
-"""Who reaches less of the offered load than this is over the limit: queues grow without end."""
+"""Below this share of the offered load the cluster is over its limit: queues grow without end."""
 
-STYLE: Final[dict[Any, Any]] = {  # the keys are matplotlib's, which has a type of its own for them
+STYLE: Final[dict[Any, Any]] = {  # matplotlib has its own type for the keys
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.spines.right": False,
@@ -64,15 +64,15 @@ class Picture(msgspec.Struct, frozen=True):
     caption: str
     needs: tuple[str, ...]  # cases
     draw: Callable[[Results], Figure]
-    add_peers: Callable[[Figure, Sequence[PeerResults]], None] | None = None  # None: has none
+    add_peers: Callable[[Figure, Sequence[PeerResults]], None] | None = None  # None: no peers
 
     def can_be_drawn(self, results: Results) -> bool:
-        """Return whether all of its cases were measured."""
+        """Return whether all its cases were measured."""
         return all(name in results and not results[name].failure for name in self.needs)
 
 
 def draw_all(results: Results, folder: Path, peers: Sequence[PeerResults] = ()) -> list[Path]:
-    """Draw the pictures whose cases were measured, and return their files."""
+    """Draw the pictures whose cases were measured; return their files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for picture in PICTURES:
@@ -91,15 +91,15 @@ def draw_all(results: Results, folder: Path, peers: Sequence[PeerResults] = ()) 
 
 def _by_size(results: Results) -> Figure:
     figure, (entries, payload) = _panels(1, 2)
-    for kind, colour in COLOURS.items():
+    for kind, color in COLORS.items():
         cases = [results[f"many-{kind}-{size}"] for size in SIZES]
         rates = [case.median["entries_per_s"] for case in cases]
         floors = [case.median["floor_entries_per_s"] for case in cases]
         name = kind.upper()
         for axes, form in ((entries, list), (payload, _mb)):
             mark = "o" if kind == "pd" else "s"
-            axes.plot(SIZES, form(rates), color=colour, marker=mark, label=f"zbk, {name}")
-            axes.plot(SIZES, form(floors), color=colour, linestyle=":", label=f"floor, {name}")
+            axes.plot(SIZES, form(rates), color=color, marker=mark, label=f"zbk, {name}")
+            axes.plot(SIZES, form(floors), color=color, linestyle=":", label=f"floor, {name}")
     entries.set(yscale="log", ylabel="entries/s")
     entries.yaxis.set_major_formatter(_rates())
     payload.set(ylabel="payload, MB/s", ylim=(0, None))
@@ -121,7 +121,7 @@ def _pd_against_vd(results: Results) -> Figure:
         "many\n16 KiB": "many-{}-16384",
     }
     percentiles = {"p50": "p50", "p95": "p95", "p99": "p99", "p99.9": "p999"}
-    for place, (kind, colour) in zip((-0.5, 0.5), COLOURS.items(), strict=True):
+    for place, (kind, color) in zip((-0.5, 0.5), COLORS.items(), strict=True):
         hatch = "" if kind == "pd" else "//"
         cases = [results[name.format(kind)] for name in groups.values()]
         lone = results[f"lone-{kind}"].median
@@ -133,7 +133,7 @@ def _pd_against_vd(results: Results) -> Figure:
                 [number + place * BAR_WIDTH for number in range(len(values))],
                 values,
                 BAR_WIDTH,
-                color=colour,
+                color=color,
                 edgecolor="white",
                 hatch=hatch,
                 label=kind.upper(),
@@ -158,14 +158,14 @@ def _latency(results: Results) -> Figure:
         ("p99", "p99", GREEN, "s"),
         ("p999", "p99.9", VERMILION, "^"),
     )
-    for axes, kind in zip(panels, COLOURS, strict=True):
+    for axes, kind in zip(panels, COLORS, strict=True):
         median = results[f"load-{kind}"].median
         over = [
             rate for rate in OFFERED if median[f"{rate}_entries_per_s"] < SATURATED_SHARE * rate
         ]
-        for short, name, colour, marker in lines:
+        for short, name, color, marker in lines:
             values = [median[f"{rate}_latency_{short}_ms"] for rate in OFFERED]
-            axes.plot(OFFERED, values, color=colour, marker=marker, label=name)
+            axes.plot(OFFERED, values, color=color, marker=marker, label=name)
         if over:
             axes.axvspan(_before(over[0]), OFFERED[-1] * 1.3, color="#eeeeee", zorder=0)
             axes.text(
@@ -189,12 +189,12 @@ def _over_time(results: Results) -> Figure:
     minutes = [one["at_s"] / 60 for one in seen]
     rate.plot(minutes, [one["payload_mb_per_s"] for one in seen], color=BLUE, linewidth=1.0)
     rate.set(ylabel="payload, MB/s", ylim=(0, None))
-    for field, name, colour, dash in (
+    for field, name, color, dash in (
         ("client_rss_size", "client", GREEN, "-"),
         ("bookie_rss_size_max", "largest bookie", VERMILION, "--"),
     ):
         sizes = [one[field] / MIB for one in seen]
-        memory.plot(minutes, sizes, color=colour, linestyle=dash, label=name)
+        memory.plot(minutes, sizes, color=color, linestyle=dash, label=name)
     memory.set(ylabel="memory (RSS), MiB", xlabel="minutes", ylim=(0, None))
     memory.legend(loc="lower right", ncols=2)
     return figure
@@ -204,12 +204,12 @@ def _by_length(results: Results) -> Figure:
     figure, (cost, rate) = _panels(1, 2)
     for number, seen in enumerate(_samples(results["length"])):
         millions = [one["entry_count"] / 1e6 for one in seen]
-        for field, name, colour, marker in (
+        for field, name, color, marker in (
             ("client_cpu_us_per_entry", "client", GREEN, "o"),
             ("bookie_cpu_us_per_entry", "the three bookies", VERMILION, "s"),
         ):
             cost.plot(
-                millions, [one[field] for one in seen], color=colour, linewidth=1.0,
+                millions, [one[field] for one in seen], color=color, linewidth=1.0,
                 marker=marker, markersize=3.5, label=name if number == 0 else None,
             )  # fmt: skip
         rates = [one["entries_per_s"] for one in seen]
@@ -237,9 +237,9 @@ def _by_count(results: Results, what: str, counts: tuple[int, ...]) -> Figure:
     medians = [results[f"{what}-{count}"].median for count in counts]
     rates = [median["entries_per_s"] for median in medians]
     rate.plot(counts, rates, color=BLUE, marker="o", label="zbk")
-    for name, colour, marker in (("p50", GREEN, "o"), ("p99", VERMILION, "s")):
+    for name, color, marker in (("p50", GREEN, "o"), ("p99", VERMILION, "s")):
         values = [median[f"latency_{name}_ms"] for median in medians]
-        latency.plot(counts, values, color=colour, marker=marker, label=name)
+        latency.plot(counts, values, color=color, marker=marker, label=name)
     rate.set(ylabel="entries/s", ylim=(0, None))
     rate.yaxis.set_major_formatter(_rates())
     latency.set(yscale="log", ylabel="latency, ms")
@@ -264,7 +264,7 @@ def _add_peers_by_processes(figure: Figure, peers: Sequence[PeerResults]) -> Non
 
 
 def _add_rates(axes: Axes, points: Sequence[tuple[PeerResults, int]]) -> None:
-    """Draw a line for each peer, through its rates at these counts."""
+    """Draw one line per peer, through its rates at these counts."""
     names = sorted({one.name for one, _ in points})
     for number, name in enumerate(names):
         its = sorted(
@@ -273,7 +273,7 @@ def _add_rates(axes: Axes, points: Sequence[tuple[PeerResults, int]]) -> None:
         axes.plot(
             [count for count, _ in its],
             [rate for _, rate in its],
-            color=PEER_COLOURS[number % len(PEER_COLOURS)],
+            color=PEER_COLORS[number % len(PEER_COLORS)],
             linestyle="--",
             linewidth=1.2,
             marker=PEER_MARKERS[number % len(PEER_MARKERS)],
@@ -312,7 +312,7 @@ def _samples(result: CaseResult) -> list[list[Line]]:
 
 
 def _before(rate: int) -> float:
-    """Return the middle, on a logarithmic scale, between an offered rate and the one before."""
+    """Return the logarithmic middle between an offered rate and the one before."""
     index = OFFERED.index(rate)
     return float(OFFERED[index - 1] * rate) ** 0.5 if index else rate * 0.8
 
@@ -322,18 +322,18 @@ PICTURES: Final = (
         "by-size",
         "Throughput by entry size",
         "`append_many`, 3/3/2, one client. Dotted: the floor, which ran in turn with the same "
-        "batches and does nothing but move and write bytes.",
-        tuple(f"many-{kind}-{size}" for kind in COLOURS for size in SIZES),
+        "batches and only moves and writes bytes.",
+        tuple(f"many-{kind}-{size}" for kind in COLORS for size in SIZES),
         _by_size,
     ),
     Picture(
         "pd-against-vd",
         "PD against VD",
-        "What it costs to wait for fsync: in throughput, where many entries share one, and for a "
+        "The cost of waiting for fsync: in throughput, where many entries share one, and for a "
         "lone append, which waits for its own.",
         tuple(
             f"{name}-{kind}{size}"
-            for kind in COLOURS
+            for kind in COLORS
             for name, size in (
                 ("async", ""),
                 ("lone", ""),
@@ -347,8 +347,8 @@ PICTURES: Final = (
     Picture(
         "latency",
         "Latency against offered load, 100 B",
-        "Entries are due at times fixed beforehand, whether or not the ones before are answered, "
-        "and latency counts from then: a stall is felt by all that was due meanwhile.",
+        "Entries are due at times fixed in advance, independent of earlier answers, and latency "
+        "counts from then: a stall delays all entries due meanwhile.",
         ("load-pd", "load-vd"),
         _latency,
     ),
@@ -363,7 +363,7 @@ PICTURES: Final = (
     Picture(
         "by-processes",
         "Many client processes, PD, 100 B",
-        "Each process has a ledger of its own and one synchronous append at a time. Dashed: peers.",
+        "Each process has its own ledger and one synchronous append at a time. Dashed: peers.",
         tuple(f"processes-{count}" for count in PROCESS_COUNTS),
         _by_processes,
         _add_peers_by_processes,
@@ -371,15 +371,15 @@ PICTURES: Final = (
     Picture(
         "over-time",
         "Throughput and memory over time, PD, 1 KiB",
-        "A sample a second. The writer goes on in a new ledger now and then and deletes the one "
-        "before, so the bookies collect garbage all the while.",
+        "One sample a second. The writer regularly continues in a new ledger and deletes the old "
+        "one, so the bookies collect garbage all the time.",
         ("long-run",),
         _over_time,
     ),
     Picture(
         "by-length",
         "Cost against the length of a ledger, PD, 100 B",
-        "A sample a second, every round. Flat is what is wanted: cost grows with bytes only.",
+        "One sample a second, every round. The goal is a flat line: cost grows with bytes only.",
         ("length",),
         _by_length,
     ),

@@ -1,4 +1,4 @@
-"""Cases of readers: from end to end, tailing, after a writer has died, after a bookie has died."""
+"""Cases of readers: end to end, tailing, after the death of a writer, or of a bookie."""
 
 from benchmarks import figures
 from benchmarks.case import Amount, Case, Row, Step, at_least, at_most, rate_text, size_text, way
@@ -49,7 +49,7 @@ def tail() -> Case:
 
 
 def recovery() -> Case:
-    """Return the case of a ledger whose writer has died with adds unanswered."""
+    """Return the case of a ledger whose writer died with adds unanswered."""
     words = ("recovery", "--outstanding", "1000")
     row = Row(
         title="recovery of 1 million entries, 1,000 adds outstanding",
@@ -72,7 +72,7 @@ def recovery() -> Case:
 
 
 def restart() -> Case:
-    """Return the case of a bookie that is killed with much journal behind its last checkpoint."""
+    """Return the case of a bookie that is killed with much journal after its last checkpoint."""
     row = Row(
         title="restart after kill -9 with 500 MiB of journal, until a read is served",
         goal="<= 3.5 s",

@@ -1,4 +1,4 @@
-"""The report: what was reached, as markdown between two markers of a page, pictures below it."""
+"""The report: a table as Markdown between two markers of a page, followed by pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,16 +17,16 @@ END: Final = "<!-- /results -->"
 MIB: Final = 1 << 20
 
 HEAD: Final = (
-    "| what | goal | floor, or what it is compared with | zbk | ratio | spread of zbk | reached "
+    "| what | goal | floor or reference | zbk | ratio | spread of zbk | reached "
     "| peers | command |\n|---|---|---|---|---|---|---|---|---|"
 )
 
 
 class MarkersMissingError(Exception):
-    """A page has no place for the report."""
+    """A page has no markers for the report."""
 
     def __init__(self, path: Path) -> None:
-        """Remember which."""
+        """Name the page."""
         super().__init__(f"{path} has no lines {START} and {END}")
 
 
@@ -65,10 +65,10 @@ def table(
 
 
 def put(page: Path, text: str) -> None:
-    """Put the report into a page, between its markers; a page that is not there is made.
+    """Put the report into a page, between its markers; a missing page is created.
 
     Raises:
-        MarkersMissingError: the page is there, and has none.
+        MarkersMissingError: the page exists and has no markers.
     """
     old = page.read_text("utf-8") if page.exists() else f"{START}\n{END}\n"
     before, start, rest = old.partition(START)
@@ -144,7 +144,7 @@ def _failures(results: Sequence[CaseResult]) -> str:
 
 
 def _machines(results: Sequence[CaseResult]) -> str:
-    """Return who measured what: mostly one machine, at one commit."""
+    """Return the machines and commits of the results: usually one."""
     same: dict[Machine, list[CaseResult]] = {}
     for result in results:
         machine = msgspec.structs.replace(result.machine, load_average=0.0)
@@ -162,9 +162,9 @@ def _machines(results: Sequence[CaseResult]) -> str:
 
 
 def _rounds_text(results: Sequence[CaseResult]) -> str:
-    """Return how many rounds there were; which cases had another number of them."""
+    """Return the number of rounds, and the cases with another number."""
     counts = [len(result.rounds) for result in results]
     most = max(counts)
     others = [f"`{one.case}` ({len(one.rounds)})" for one in results if len(one.rounds) != most]
     text = f"Rounds: {most}"
-    return f"{text}, but for {', '.join(others)}." if others else f"{text}."
+    return f"{text}, except for {', '.join(others)}." if others else f"{text}."

@@ -1,7 +1,7 @@
-"""What a case came to, one JSON file each: raw lines, medians, spread, verdicts, machine.
+"""The result of a case, one JSON file each: raw lines, medians, spread, verdicts, machine.
 
-Of the raw lines histograms are left out: they are ten times the rest, and the report needs their
-percentiles only.
+The raw lines lack their histograms, which are ten times the rest; the report needs only their
+percentiles.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Reached = Literal["yes", "no", "failed"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a row's goal was reached, and by which way or why not."""
+    """Whether a row's goal was reached, and by which way, or why not."""
 
     row: str
     goal: str
@@ -29,7 +29,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a case. ``rounds`` are the lines by step; ``spread`` is lowest and highest."""
+    """The result of a case. ``rounds`` are the lines by step; ``spread`` is lowest and highest."""
 
     case: str
     title: str
@@ -53,12 +53,12 @@ def result_of(
     seconds: float,
     failure: str = "",
 ) -> CaseResult:
-    """Return medians, spread and verdicts of the rounds; of none if the case has failed."""
+    """Return medians, spread and verdicts of the rounds; of none if the case failed."""
     figures: list[Figures] = []
     try:
         figures = [] if failure else [case.read(lines) for lines in rounds]
     except KeyError as error:
-        failure = f"a command has not told {error}"
+        failure = f"a command did not print {error}"
     medians = {name: median(one[name] for one in figures) for name in (figures or [{}])[0]}
     spread = {
         name: (min(one[name] for one in figures), max(one[name] for one in figures))
@@ -90,7 +90,7 @@ def save(result: CaseResult, folder: Path) -> None:
 
 
 def load(folder: Path, cases: Sequence[Case]) -> dict[str, CaseResult]:
-    """Return the results of those cases that have a file, by name."""
+    """Return the results of the cases that have a file, by name."""
     paths = {case.name: folder / f"{case.name}.json" for case in cases}
     return {
         name: msgspec.json.decode(path.read_bytes(), type=CaseResult)
@@ -104,7 +104,7 @@ def _kept(line: Line) -> Line:
 
 
 def _round_text(lines: Round) -> str:
-    """Return a round as JSON, a line of a command on its line."""
+    """Return a round as JSON, each line of a command on its own line."""
     steps = [
         f'"{step}": [' + ",".join("\n" + _json(line) for line in printed) + "\n]"
         for step, printed in lines.items()

@@ -18,7 +18,7 @@ from zbk.config import BookieConfig
 
 BOOKIE_COUNT = 3
 SLOW_BOOKIE = 2
-"""The number of the bookie that is slow where only one is."""
+"""The number of the slow bookie if only one is slow."""
 
 
 def slow_programs(slow_bookie_ms: int, slow_disks_ms: int) -> dict[int, tuple[str, ...]]:

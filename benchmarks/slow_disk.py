@@ -19,12 +19,12 @@ class SlowFiles(OsFiles):
         return _SlowFile(super().open(path, create=create, write=write), self)
 
     def sync_dir(self, path: str) -> None:
-        """Return once creations, renames and removals in this directory are durable, and later."""
+        """Wait until changes of names in this directory are durable, and longer."""
         super().sync_dir(path)
         self.delay()
 
     def open_disk(self, path: str) -> Disk | None:
-        """Return what syncs all files of a disk at once, and as slowly."""
+        """Return the disk of a directory, which syncs as slowly."""
         disk = super().open_disk(path)
         return None if disk is None else _SlowDisk(disk, self)
 

@@ -3,12 +3,12 @@
     python benchmarks/spark_bulk_load.py [--rows 5000000] [--rounds 3] [--json]
 
 One session, ``local[2]``; its input is cached in memory: rows of a long, a text of 16 bytes, a
-double and a binary of 100 bytes. Each round writes and reads, one after the other: Parquet, zbk
-with three copies (3/3/2, VD), zbk with one copy, both with Spark told that rows are small
-(``session.rows_at_most``), and three copies with Spark as it comes; and, of fewer rows in small
-entries, VD and PD, on the disk as it is and with fsyncs that take 10 ms longer.
-Every zbk write has a cluster of its own on the same cores. Machines drift, so a ratio is taken
-within its round, and the medians count.
+double and a binary of 100 bytes. Each round writes and reads in turn: Parquet, zbk with three
+copies (3/3/2, VD), zbk with one copy, both with Spark told that rows are small
+(``session.rows_at_most``), and three copies with Spark's defaults; and fewer rows in small entries,
+VD and PD, on the disk itself and with fsyncs that take 10 ms longer. Every zbk write has its own
+cluster on the same cores. Machines drift, so a ratio is taken within its round, and the medians
+count.
 """
 
 import argparse
@@ -48,15 +48,15 @@ COLUMNS: Final = (
 
 ROW_SIZE_MAX: Final = 1024
 SLOW_SYNC_MS: Final = 10
-"""What an fsync takes longer on the second disk, as on one that turns, or that is far away."""
+"""Additional time of an fsync on the second disk, as on a rotating or remote one."""
 
 
 class Variant(msgspec.Struct, frozen=True):
     """How a frame is written."""
 
     options: Mapping[str, str] = {}
-    row_size_max: int | None = ROW_SIZE_MAX  # that Spark is told of
-    sync_delay_ms: int = 0  # that the bookies' fsyncs take longer
+    row_size_max: int | None = ROW_SIZE_MAX  # that Spark is told
+    sync_delay_ms: int = 0  # additional time of the bookies' fsyncs
 
 
 VARIANTS: Final = {
@@ -78,7 +78,7 @@ Timings = dict[str, list[float]]
 
 
 class Bench:
-    """Runs the rounds and keeps what they took, in seconds by name."""
+    """Runs the rounds and keeps their times, in seconds by name."""
 
     def __init__(self, spark: SparkSession, folder: Path, row_count: int) -> None:
         self._spark = spark
@@ -108,7 +108,7 @@ class Bench:
     def _cached(self, row_count: int) -> DataFrame:
         frame = self._spark.range(0, row_count, 1, PARTITION_COUNT).selectExpr(*COLUMNS)
         frame = frame.persist(StorageLevel.MEMORY_ONLY)
-        assert frame.count() == row_count, "everything is cached before anything is measured"
+        assert frame.count() == row_count, "all rows are cached before the measurement"
         return frame
 
     def _parquet(self, frame: DataFrame) -> None:
@@ -185,7 +185,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="all timings, for machines")
-    parser.add_argument("--folder", help="where clusters and files go; by default a temporary one")
+    parser.add_argument(
+        "--folder", help="folder for clusters and files; by default a temporary one"
+    )
     options = parser.parse_args()
     settings = {"spark.driver.memory": "6g"}
     with (

@@ -1,16 +1,16 @@
-"""Payloads that begin with the id of their entry, so that a reader sees what is missing."""
+"""Payloads that begin with the id of their entry, so that a reader detects missing entries."""
 
 import os
 from collections.abc import Iterator
 from typing import Final
 
-ID_SIZE: Final = 8  # bytes, big end first
+ID_SIZE: Final = 8  # bytes, big-endian
 
 _FILLER: Final = os.urandom(64 * 1024)
 
 
 class NumberedPayloads:
-    """Payloads of one size; the bytes behind the id are the same in each."""
+    """Payloads of one size; the bytes after the id are the same in each."""
 
     def __init__(self, size: int) -> None:
         assert size >= ID_SIZE, "there is room for the id"
@@ -42,7 +42,7 @@ def batches(count: int, batch_count: int) -> Iterator[tuple[int, int]]:
 
 
 def entry_id_of(payload: bytes | memoryview) -> int:
-    """Return the id that a payload begins with.
+    """Return the id at the start of a payload.
 
     >>> entry_id_of(NumberedPayloads(100)[7])
     7

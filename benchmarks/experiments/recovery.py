@@ -98,7 +98,7 @@ def run_recovery(
 
     Raises:
         NoSuchEntryError, DigestMismatchError: an entry is missing, or is another one.
-        ZbkError: the cluster could not do it.
+        ZbkError: the cluster failed.
     """
     with LocalCluster(folder / "cluster", use_zookeeper=use_zookeeper) as cluster:
         on_progress("writing the ledger")

@@ -75,7 +75,7 @@ def run_repair(
     number of ledgers done.
 
     Raises:
-        ZbkError: the cluster could not do it.
+        ZbkError: the cluster failed.
     """
     with (
         LocalCluster(folder / "cluster", bookie_count=load.bookie_count) as cluster,
@@ -90,8 +90,10 @@ def run_repair(
         with _Writer(client, victim, load) as writer:
             before = writer.rate(load.writer_seconds)
             news: queue.SimpleQueue[None] = queue.SimpleQueue()
-            watch = tasks.watch_tasks(lambda: news.put(None))  # few tasks may be gone at a glance
-            _next(news)  # it tells at once that it watches
+            watch = tasks.watch_tasks(
+                lambda: news.put(None)
+            )  # a few tasks may be gone before a look
+            _next(news)  # the first call comes at once
             cluster.kill(victim.index)
             killed_s = monotonic_s()
             _next(news)
@@ -140,7 +142,7 @@ def _create(client: Client) -> LedgerWriter:
 
 
 def _held(client: Client, bookie_id: str) -> dict[int, int]:
-    """Return the closed ledgers of one fragment that a bookie holds all of, and their bytes."""
+    """Return the closed ledgers of one fragment that a bookie holds completely, and their bytes."""
     held = {}
     for ledger_id in client.list_ledgers():
         metadata = client.get_ledger_metadata(ledger_id)
@@ -170,13 +172,13 @@ def _wait_whole(
     victim: LocalBookie,
     on_progress: Callable[[str, int], None],
 ) -> None:
-    """Return when no ledger's metadata name the victim any more."""
+    """Wait until no ledger's metadata names the victim any more."""
     left = set(held)
 
     def is_whole() -> bool:
         for ledger_id in sorted(left):
             if victim.bookie_id in client.get_ledger_metadata(ledger_id).last_fragment.bookies:
-                break  # in about this order: one that is left is enough to know for now
+                break  # repaired in about this order: one that is left is enough for now
             left.remove(ledger_id)
         else:
             return True
@@ -192,7 +194,7 @@ def _verify(
     victim: LocalBookie,
     on_progress: Callable[[str, int], None],
 ) -> int:
-    """Read each repaired ledger from each of its bookies; return how many entries that were.
+    """Read each repaired ledger from each of its bookies; return the number of entries.
 
     Raises:
         DigestMismatchError, NoSuchEntryError: a copy is not what it should be.
@@ -210,7 +212,7 @@ def _verify(
 
 
 class _Writer:
-    """One writer on a ledger that the victim has no part in, as fast as it can."""
+    """A writer on a ledger that is not on the victim, as fast as possible."""
 
     def __init__(self, client: Client, victim: LocalBookie, load: RepairLoad) -> None:
         self._client = client
@@ -239,13 +241,13 @@ class _Writer:
             self._writer.close()
 
     def rate(self, seconds: float) -> float:
-        """Write for so long; return MB of payload a second."""
+        """Write for this time; return MB of payload a second."""
         self.begin()
         threading.Event().wait(seconds)
         return self.end()
 
     def begin(self) -> None:
-        """Write from now on."""
+        """Start to write."""
         if self._is_wanted:
             self._stop.clear()
             self._size, self._started_s = 0, monotonic_s()

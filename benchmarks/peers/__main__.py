@@ -30,7 +30,7 @@ MEDIANS_SHOWN: Final = ("entries_per_s", "latency_p50_ms", "latency_p99_ms")
 
 
 class Peer(NamedTuple):
-    """What is needed of a peer."""
+    """The parts of a peer."""
 
     program: str
     durability: Callable[[Version], Durability]
@@ -123,27 +123,27 @@ def peers(
 
 
 def why_not(load: PeerLoad, given: Collection[str]) -> str:
-    """Say why a load makes no sense, with the options that were given; nothing if it does."""
+    """Return why a load with these given options makes no sense; empty if it does."""
     if load.outstanding and load.api != "async":
         return "--outstanding is for --api async"
     if not load.seconds:
         has_streams = load.outstanding or load.ledger_count > 1 or load.process_count > 1
-        reason = "--ledgers, --outstanding and --processes go on for --seconds: give it"
+        reason = "--ledgers, --outstanding and --processes need --seconds"
         return reason if has_streams else ""
     if load.api != "sync" and not load.outstanding:
         return "--seconds is for --api sync, or for --api async with --outstanding"
     if "entry_count" in given:
         return "--count says how many entries, --seconds how long: give one of them"
     if given:
-        return "--seconds has an append unanswered in each stream: omit --window and --batch"
+        return "--seconds keeps one append unanswered in each stream: omit --window and --batch"
     return ""
 
 
 def peer(name: str) -> Peer:
-    """Return a peer; only now is its client imported.
+    """Return a peer, and import its client.
 
     Raises:
-        click.UsageError: its client is not installed. Says the command that installs it.
+        click.UsageError: its client is not installed; the text has the command that installs it.
     """
     try:
         if name == "redis":

@@ -1,10 +1,10 @@
-"""What is written to a peer, and what came of it, in the columns of ``zbk bench write``.
+"""The load on a peer, and its result in the columns of ``zbk bench write``.
 
-Words: a *call* is what the application does at once: a batch (``many``) or an entry; the *window*
-is how many calls, or for ``async`` batches of calls, may be unanswered. An entry is *confirmed*
-when the peer has answered that as many copies have it as the run asks for.
+Words: a *call* of the application writes a batch (``many``) or an entry; the *window* is the number
+of calls, or for ``async`` of batches of calls, that may be unanswered. An entry is *confirmed* when
+the peer has answered that enough copies have it.
 
-Latency is from the call to the confirmation, queueing included, as ``zbk bench write`` has it.
+Latency runs from the call to the confirmation, with queueing, as in ``zbk bench write``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,15 @@ from zbk.system.process import ProcessUsage, usage
 Api = Literal["many", "async", "sync"]
 
 SAMPLE_EVERY: Final = 64
-"""Of single asynchronous entries, every so many is timed: timing each would be the load."""
+"""One in so many asynchronous entries is timed: timing each would be the load."""
 
 
 class PeerFailedError(click.ClickException):
-    """A peer did not do what was asked: one line, exit code 1."""
+    """A peer failed: one line, exit code 1."""
 
 
 class PeerLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write."""
+    """The entries to write."""
 
     entry_size: int  # bytes of payload
     entry_count: int
@@ -39,11 +39,11 @@ class PeerLoad(msgspec.Struct, frozen=True, kw_only=True):
     ledger_count: int = 1  # streams written at once by each process
     outstanding: int = 0  # appends kept unanswered in each stream; 0: ``window`` counts
     process_count: int = 1
-    seconds: float = 0.0  # how long, whatever ``entry_count`` says; 0: until all are written
+    seconds: float = 0.0  # time to write, instead of ``entry_count``; 0: until all are written
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What a load cost. Processor time: of all servers together; memory: of the largest."""
+    """The cost of a load. Processor time: all servers together; memory: the largest one."""
 
     client_cpu_us_per_entry: float
     server_cpu_us_per_entry: float
@@ -52,7 +52,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class PeerRun(msgspec.Struct, frozen=True):
-    """What a client measured of one run."""
+    """The measurements of a client in one run."""
 
     seconds: float
     latencies_s: list[float]
@@ -61,18 +61,18 @@ class PeerRun(msgspec.Struct, frozen=True):
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """What a confirmation means."""
+    """The meaning of a confirmation."""
 
     text: str
-    is_fsynced: bool  # one server at least has it on stable storage
+    is_fsynced: bool  # at least one server has the entry on stable storage
 
 
 class PeerResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a load. Rates a second."""
+    """Figures of a load. Rates are per second."""
 
     measured: str  # the peer's name
     version: str
-    durability: str  # what a confirmation meant in this run
+    durability: str  # the meaning of a confirmation in this run
     is_fsynced: bool
     load: PeerLoad
     seconds: float
@@ -83,7 +83,7 @@ class PeerResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Reads what this process and the servers have used since it was made."""
+    """Reads the resources that this process and the servers have used since its creation."""
 
     def __init__(self, server_pids: Sequence[int]) -> None:
         self._pids = server_pids
@@ -91,7 +91,7 @@ class Meter:
         self._servers = self._look()
 
     def cost(self, entry_count: int) -> Cost:
-        """Return what was used, a share for each entry."""
+        """Return the resources used, per entry."""
         mine = usage().since(self._client)
         theirs = [now.since(then) for now, then in zip(self._look(), self._servers, strict=True)]
         return Cost(
@@ -106,14 +106,14 @@ class Meter:
 
 
 def shaped(load: PeerLoad) -> PeerLoad:
-    """Return a load as it is written: ``sync`` has one entry on its way and no batches."""
+    """Return a load in its written shape: ``sync`` has one entry in flight and no batches."""
     if load.api == "sync":
         return msgspec.structs.replace(load, batch_count=1, window=1)
     return load
 
 
 def batch_sizes(load: PeerLoad) -> list[int]:
-    """Return how many entries each batch has; the last one has what is left.
+    """Return the number of entries of each batch; the last one has the rest.
 
     >>> batch_sizes(PeerLoad(entry_size=1, entry_count=5, api="many", batch_count=2, window=1))
     [2, 2, 1]
@@ -123,7 +123,7 @@ def batch_sizes(load: PeerLoad) -> list[int]:
 
 
 def check_kept(name: str, confirmed_count: int, kept_count: int) -> None:
-    """Compare what was confirmed with what the server says that it has.
+    """Compare the number of confirmed entries with the number that the server has.
 
     Raises:
         PeerFailedError: entries are missing.
@@ -131,14 +131,14 @@ def check_kept(name: str, confirmed_count: int, kept_count: int) -> None:
     if kept_count < confirmed_count:
         raise PeerFailedError(
             f"{name} confirmed {confirmed_count} entries and has {kept_count}: "
-            "the figures of this run mean nothing"
+            "the figures of this run are not valid"
         )
 
 
 def result_of(
     name: str, version: str, durability: Durability, load: PeerLoad, run: PeerRun
 ) -> dict[str, Any]:
-    """Return the flat fields that are printed."""
+    """Return the flat fields of a result."""
     result = PeerResult(
         measured=name,
         version=version,
@@ -155,7 +155,7 @@ def result_of(
 
 
 def median_of(rounds: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the rounds' medians, field by field, of those that are figures.
+    """Return the medians of the rounds for each numeric field.
 
     >>> median_of([{"a": 1.0, "b": "x"}, {"a": 5.0, "b": "x"}, {"a": 2.0, "b": "x"}])
     {'a': 2.0}

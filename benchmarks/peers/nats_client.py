@@ -1,6 +1,6 @@
 """A run against NATS JetStream: servers, stream, load, count, end.
 
-The client is connected to the server that leads the stream, so that no message takes a detour.
+The client is connected to the server that leads the stream, so that messages go directly to it.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from zbk.system.clock import monotonic_s
 
 ASK_TIMEOUT_S: Final = 2.0
 ASKED_AT_ONCE: Final = 16
-"""Streams that are made at the same time."""
+"""Streams that are created at the same time."""
 
 
 def run(server: Path, version: Version, load: PeerLoad) -> PeerRun:
-    """Start three servers and a stream of three copies, write, count what is there, stop them.
+    """Start three servers and a stream of three copies, write, count the entries, stop them.
 
     Raises:
         PeerFailedError: NATS did not start, answer, or keep what it acknowledged.
@@ -78,7 +78,7 @@ def _write_streams(servers: Servers, ports: list[int], version: Version, load: P
 
 
 async def _make_streams(servers: Servers, ports: list[int], names: list[str]) -> list[int]:
-    """Make the streams; return the numbers of the servers that lead them."""
+    """Create the streams; return the numbers of the servers that lead them."""
     leaders = [await _make_stream(servers, ports, names[0])]  # once the cluster has formed
     turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
@@ -113,10 +113,10 @@ def _start(servers: Servers, server: Path, version: Version) -> list[int]:
 
 
 async def _make_stream(servers: Servers, ports: list[int], name: str) -> int:
-    """Make a stream once the cluster has formed; return the number of the server that leads it.
+    """Create a stream when the cluster has formed; return the number of the server that leads it.
 
     Raises:
-        PeerFailedError: a server ended, or it took longer than ``START_TIMEOUT_S``.
+        PeerFailedError: a server ended, or the cluster took longer than ``START_TIMEOUT_S``.
     """
     deadline_s = monotonic_s() + START_TIMEOUT_S
     why: Exception | None = None
@@ -124,7 +124,11 @@ async def _make_stream(servers: Servers, ports: list[int], name: str) -> int:
         servers.check_running()
         try:
             return await _try_make_stream(ports[0], name)
-        except (NatsError, OSError, TimeoutError) as error:  # it does not listen, has no leader yet
+        except (
+            NatsError,
+            OSError,
+            TimeoutError,
+        ) as error:  # not listening, or without a leader yet
             why = error
         await asyncio.sleep(LOOK_INTERVAL_S)
     raise PeerFailedError(f"NATS' cluster: not within {START_TIMEOUT_S:g} s ({why!r})")
@@ -134,7 +138,9 @@ async def _try_make_stream(port: int, name: str) -> int:
     client = await connect(port)
     try:
         stream = client.jetstream(timeout=ASK_TIMEOUT_S)
-        with suppress(TimeoutError):  # it may come true all the same, and the next look finds it
+        with suppress(
+            TimeoutError
+        ):  # the request may still succeed; the next look finds the stream
             await stream.add_stream(
                 name=name,
                 subjects=[subject_of(name)],

@@ -2,9 +2,9 @@
 
 JetStream takes messages one by one; nats-py has no batches.
 
-- ``many``: as many messages as a batch has, published with one inbox for their acknowledgements,
-  which are counted: the least that a client can do. A batch is timed from its first message to its
-  last acknowledgement;
+- ``many``: the messages of a batch, published with one inbox for their acknowledgements, which are
+  counted: the least work for a client. A batch is timed from its first message to its last
+  acknowledgement;
 - ``async``: ``publish_async``, nats-py's own, with a future for each message;
 - ``sync``: ``publish``, which waits for the acknowledgement, one after another.
 
@@ -25,21 +25,21 @@ from zbk.system.clock import monotonic_s
 
 ANSWER_TIMEOUT_S: Final = 60.0
 
-Client = Any  # nats-py's, whose types are of no use to whoever has not installed it
+Client = Any  # nats-py's type is not known where nats-py is not installed
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """JetStream's answer to a message, as much of it as matters."""
+    """The used part of JetStream's answer to a message."""
 
     seq: int = 0
     error: dict[str, Any] | None = None
 
 
 def check_answer(data: bytes) -> None:
-    """Look at an acknowledgement.
+    """Check an acknowledgement.
 
     Raises:
-        PeerFailedError: the message was not taken.
+        PeerFailedError: the message was refused.
     """
     try:
         answer = msgspec.json.decode(data, type=Answer)
@@ -50,7 +50,7 @@ def check_answer(data: bytes) -> None:
 
 
 class CountedInbox:
-    """Counts the acknowledgements of batches, each of which has a subject of its own below one."""
+    """Counts the acknowledgements of batches, each with its own subject below a common one."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -60,11 +60,11 @@ class CountedInbox:
         self._batch_count = 0
 
     async def open(self) -> None:
-        """Listen for acknowledgements."""
+        """Subscribe to acknowledgements."""
         await self._client.subscribe(f"{self._prefix}.*", cb=self._on_answer)
 
     async def publish(self, payload: bytes, count: int) -> asyncio.Future[None]:
-        """Publish a batch; the future is done when all of it is acknowledged."""
+        """Publish a batch; return a future that is done when all of it is acknowledged."""
         self._batch_count += 1
         subject = f"{self._prefix}.{self._batch_count}"
         done = asyncio.get_running_loop().create_future()
@@ -122,7 +122,7 @@ async def _write_many(
 async def _write_async(
     client: Client, load: PeerLoad, payload: bytes, latencies_s: list[float]
 ) -> None:
-    window_max = load.window * load.batch_count  # the same bytes on their way as in batches
+    window_max = load.window * load.batch_count  # as many bytes in flight as in batches
     stream = client.jetstream(publish_async_max_pending=window_max)
     waiting: deque[asyncio.Future[Any]] = deque()
     try:
@@ -160,7 +160,7 @@ async def _wait(future: asyncio.Future[Any]) -> None:
 
 
 def _leave(futures: Iterable[asyncio.Future[Any]]) -> None:
-    """Wait for these no more: the first failure was told, and asyncio is not to tell the others."""
+    """Drop these futures: the first failure was raised, and asyncio must not log the others."""
     for future in futures:
         if future.done():
             _look_at(future)

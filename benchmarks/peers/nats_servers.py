@@ -1,14 +1,14 @@
 """NATS JetStream: three servers in a cluster, a stream of three copies in files.
 
 A confirmation is JetStream's acknowledgement: a majority (two of three) has the entry in its
-replicated log. What "has" means depends on the version:
+replicated log. The meaning of "has" depends on the version:
 
-- from 2.10.23 on ``sync_interval: always`` goes for the replicated log too: each server fsyncs
-  before it says so, so two of three copies are on disk, as an acknowledged PD entry of zbk is;
-- 2.10 before that heeds it for the stream's file, which follows the replicated log: the leader, who
-  answers once it has stored the entry, has fsynced it, the others have it in memory;
-- before that there is no such setting: the entries are in the page caches of a majority, and
-  fsynced every minute. That is what zbk's VD promises before a ``sync``, not PD.
+- from 2.10.23 on ``sync_interval: always`` covers the replicated log: each server fsyncs before it
+  answers, so two of three copies are on disk, like an acknowledged PD entry of zbk;
+- earlier 2.10 versions apply it to the stream's file, which follows the replicated log: the leader,
+  which answers after storing the entry, has fsynced it, the others have it in memory;
+- before that the setting does not exist: the entries are in the page caches of a majority, and
+  fsynced every minute. That is the promise of zbk's VD before a ``sync``, not of PD.
 
 Source: ``SyncAlways`` in nats-server's ``stream.go`` and ``jetstream_cluster.go``, by version.
 """
@@ -58,7 +58,7 @@ def configuration(
 
 
 def subject_of(stream: str) -> str:
-    """Return the subject whose messages a stream takes.
+    """Return the subject of a stream's messages.
 
     >>> subject_of("zbk-peers-7")
     'zbk.peers.7'
@@ -67,7 +67,7 @@ def subject_of(stream: str) -> str:
 
 
 def durability(version: Version) -> Durability:
-    """Say what an acknowledgement means."""
+    """Return the meaning of an acknowledgement."""
     if version >= LOG_SYNC_ALWAYS_SINCE:
         return Durability("R3, sync_interval always: fsynced by a majority", is_fsynced=True)
     if version >= SYNC_ALWAYS_SINCE:

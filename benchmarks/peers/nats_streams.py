@@ -1,12 +1,12 @@
 """The load on many JetStream streams of three copies, through nats-py.
 
-The client has a connection to each server, and publishes to a stream on that of the server that
-leads it, so that no message takes a detour. One event loop runs all of it.
+The client has a connection to each server, and publishes to a stream on the connection of the
+server that leads it, so that messages go directly to it. One event loop runs all of it.
 
-- ``async``: an inbox for each connection takes the acknowledgements, each of which publishes the
-  next message of its stream, without a future: the least that a client can do;
-- ``sync``: ``publish``, which waits for the acknowledgement, in a task for each stream. They stand
-  for threads: nats-py has none.
+- ``async``: an inbox for each connection receives the acknowledgements, each of which publishes the
+  next message of its stream, without a future: the least work for a client;
+- ``sync``: ``publish``, which waits for the acknowledgement, in a task for each stream, because
+  nats-py has no threads.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from zbk.system.clock import monotonic_s
 
 
 class StreamsInbox:
-    """Takes the acknowledgements of some streams' messages; each publishes the next message."""
+    """Receives the acknowledgements of streams' messages; each publishes the next message."""
 
     def __init__(self, client: Client, payload: bytes, subjects: list[str]) -> None:
         self.latencies_s: list[float] = []
@@ -41,11 +41,11 @@ class StreamsInbox:
         self._open_count = len(subjects)
 
     async def open(self) -> None:
-        """Listen for acknowledgements."""
+        """Subscribe to acknowledgements."""
         await self._client.subscribe(f"{self._prefix}.*", cb=self._on_answer)
 
     async def start(self, until_s: float) -> None:
-        """Publish a message to each stream, and go on until then; ``done`` says when it is over."""
+        """Publish to each stream, and continue until a time; ``done`` is set at the end."""
         self._until_s = until_s
         if not self._subjects:
             self.done.set_result(None)
@@ -86,7 +86,7 @@ def write_streams(job: StreamJob, before_start: Callable[[], None]) -> Timed:
 
 
 async def connect(port: int) -> Client:
-    """Return a client that is connected to this server and to no other."""
+    """Return a client that is connected only to this server."""
     return await nats.connect(
         f"nats://{HOST}:{port}",
         connect_timeout=CONNECT_TIMEOUT_S,
@@ -153,4 +153,4 @@ async def _write_sync(
 
 
 async def _say_nothing(_error: Exception) -> None:
-    """Leave out nats-py's own log: what matters is raised where it is waited for."""
+    """Drop nats-py's own log: the calls that wait raise its errors."""

@@ -36,7 +36,7 @@ ANSWER_TIMEOUT_S: Final = 3 * CONFIRM_TIMEOUT_MS / 1000
 
 
 def run(server: Path, version: Version, load: PeerLoad) -> PeerRun:
-    """Start a master and two replicas, write, count what is there, stop them.
+    """Start a master and two replicas, write, count the entries, stop them.
 
     Raises:
         PeerFailedError: Redis did not start, answer, confirm, or keep what it confirmed.
@@ -97,7 +97,7 @@ class _Line:
         self._sent_count = count
 
     def send_singly(self, payload: bytes, count: int) -> None:
-        """Send as many entries, a call each, and ask for their confirmation."""
+        """Send entries, one call each, and ask for their confirmation."""
         self._sent_s = []
         for number in range(count):
             if number % SAMPLE_EVERY == 0:
@@ -107,10 +107,10 @@ class _Line:
         self._sent_count = count
 
     def confirm(self) -> list[float]:
-        """Wait for the answers to what was sent; return the latencies that were taken, in seconds.
+        """Wait for the answers to all that was sent; return the measured latencies in seconds.
 
         Raises:
-            PeerFailedError: too few copies have it in time.
+            PeerFailedError: too few copies confirmed in time.
         """
         for _ in range(self._sent_count):
             self._connection.read_response()
@@ -124,7 +124,7 @@ class _Line:
         return [now_s - sent_s for sent_s in self._sent_s]
 
     def ask(self, *command: str) -> Any:  # noqa: ANN401 - what redis-py gives
-        """Return the answer to any one command."""
+        """Return the answer to one command."""
         self._connection.send_command(*command)
         return self._connection.read_response()
 
@@ -144,7 +144,7 @@ def _start(servers: Servers, server: Path) -> int:
 
 
 def _is_whole(line: _Line) -> bool:
-    with suppress(RedisConnectionError):  # it does not listen yet
+    with suppress(RedisConnectionError):  # not listening yet
         text = bytes(line.ask("INFO", "replication")).decode()
         return online_replica_count(text) == SERVER_COUNT - 1
     return False

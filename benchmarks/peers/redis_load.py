@@ -1,12 +1,12 @@
 """The load on Redis Streams: batches over several connections.
 
-Confirm commands hold up their connection, and confirm what that connection wrote. So the window
-is one connection for each batch on its way, of which the oldest is waited for first; the order of
-entries is Redis' within a batch, and not kept between batches, which a zbk ledger does.
+Confirm commands block their connection, and confirm the entries that the connection wrote. So the
+window is one connection for each batch in flight, and the oldest is waited for first. The order of
+entries is kept within a batch, and not between batches, as in a zbk ledger.
 
-- ``many``: a batch is packed and sent in one go, the confirm commands behind it;
-- ``async``: each entry is packed and sent by a call of its own, the confirm commands after as many
-  as a batch has: Redis has nothing that confirms single entries as they get there;
+- ``many``: a batch is packed and sent at once, followed by the confirm commands;
+- ``async``: each entry is packed and sent by its own call, with the confirm commands after the
+  entries of a batch: Redis cannot confirm single entries as they arrive;
 - ``sync``: one entry with its confirm commands, one after another.
 """
 
@@ -19,16 +19,16 @@ from benchmarks.peers.load import PeerLoad, batch_sizes
 
 
 class Line(Protocol):
-    """One connection: at most one batch on its way."""
+    """One connection, with at most one batch in flight."""
 
     def send(self, payload: bytes, count: int) -> None:
         """Send a batch and ask for its confirmation."""
 
     def send_singly(self, payload: bytes, count: int) -> None:
-        """Send as many entries, a call each, and ask for their confirmation."""
+        """Send entries, one call each, and ask for their confirmation."""
 
     def confirm(self) -> list[float]:
-        """Wait for the confirmation of what was sent; return latencies in seconds."""
+        """Wait for the confirmation of all that was sent; return latencies in seconds."""
 
 
 def write(lines: Sequence[Line], load: PeerLoad) -> list[float]:

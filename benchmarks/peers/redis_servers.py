@@ -1,17 +1,17 @@
 """Redis: one master and two replicas, each with an append-only file that is always fsynced.
 
-What a confirmation means depends on the version:
+The meaning of a confirmation depends on the version:
 
 - from 7.2 on ``WAITAOF 1 1``: the append-only files of the master and of a replica are fsynced, so
-  two of three copies are on disk, as an acknowledged PD entry of zbk is. A ``WAIT 1`` goes before
-  it: a replica that is asked at once tells what it had fsynced before these entries, and by itself
-  not again for a second; asked once it has received them, it answers at once;
+  two of three copies are on disk, like an acknowledged PD entry of zbk. A ``WAIT 1`` comes before
+  it: a replica that is asked at once reports its state before these entries, and reports again only
+  after a second; a replica that is asked after it has received them answers at once;
 - before that ``WAIT 1``: the master's file is fsynced (``appendfsync always`` comes before the
-  answer) and a replica has *received* the entries. That the replica has fsynced them is what its
-  settings make likely and no answer says. A failover may still choose a replica that lacks them:
-  Redis has no fencing and no agreement.
+  answer) and a replica has *received* the entries. Its settings make it likely that the replica has
+  fsynced them, but no answer says so. A failover may still choose a replica that lacks them: Redis
+  has no fencing and no agreement.
 
-Snapshots and rewrites of the file are off: they would come into some runs and not into others.
+Snapshots and rewrites of the file are off: they would fall into some runs and not into others.
 """
 
 from pathlib import Path
@@ -52,7 +52,7 @@ def add_command(payload: bytes) -> Command:
 
 
 def confirm_commands(version: Version) -> list[Command]:
-    """Return the commands that wait until two of three have what this connection wrote."""
+    """Return the commands that wait until two of three have the entries of this connection."""
     received: Command = ("WAIT", 1, CONFIRM_TIMEOUT_MS)
     if version >= WAITAOF_SINCE:
         return [received, ("WAITAOF", 1, 1, CONFIRM_TIMEOUT_MS)]
@@ -60,7 +60,7 @@ def confirm_commands(version: Version) -> list[Command]:
 
 
 def is_confirmed(answer: object) -> bool:
-    """Return whether the answer to a confirm command says that enough copies have it.
+    """Return whether the answer to a confirm command reports enough copies.
 
     ``WAIT`` answers with a count of replicas, ``WAITAOF`` with local files and replicas.
     """
@@ -73,7 +73,7 @@ def is_confirmed(answer: object) -> bool:
 
 
 def durability(version: Version) -> Durability:
-    """Say what a confirmation means."""
+    """Return the meaning of a confirmation."""
     if version >= WAITAOF_SINCE:
         text = "WAITAOF 1 1, appendfsync always: fsynced by the master and by one replica of two"
     else:
@@ -82,7 +82,7 @@ def durability(version: Version) -> Durability:
 
 
 def online_replica_count(replication: str) -> int:
-    """Return how many replicas follow, from what ``INFO replication`` says.
+    """Return the number of connected replicas, from the text of ``INFO replication``.
 
     >>> online_replica_count("slave0:ip=127.0.0.1,port=1,state=online,offset=14,lag=1")
     1

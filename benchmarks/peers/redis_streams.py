@@ -1,8 +1,8 @@
 """The load on many Redis streams: a connection for each, an append and its confirmation on it.
 
-A confirm command holds up its connection, so streams that do not wait for one another need a
-connection each. Sockets are read directly, and answers parsed by hiredis: redis-py's connections
-cost several times as much, which would be the client's limit and not Redis'.
+A confirm command blocks its connection, so independent streams need a connection each. Sockets are
+read directly, and answers parsed by hiredis: redis-py's connections cost several times as much, and
+would measure the client instead of Redis.
 
 - ``async``: one thread serves all connections with epoll; an answer sends the next append;
 - ``sync``: a thread for each stream, which sends and waits.
@@ -28,7 +28,7 @@ READ_SIZE: Final = 16 * 1024
 
 
 class StreamLine:
-    """A connection with at most one append on its way, always to the same stream."""
+    """A connection with at most one append in flight, always to the same stream."""
 
     def __init__(
         self, connection: socket.socket, stream: str, payload: bytes, version: Version
@@ -51,7 +51,7 @@ class StreamLine:
         self._connection.close()
 
     def fileno(self) -> int:
-        """Return what can be polled."""
+        """Return the descriptor to poll."""
         return self._connection.fileno()
 
     def send(self) -> None:
@@ -61,10 +61,10 @@ class StreamLine:
         self._connection.sendall(self._request)
 
     def receive(self) -> bool:
-        """Read what has come; return whether the append is confirmed.
+        """Read the received bytes; return whether the append is confirmed.
 
         Raises:
-            PeerFailedError: it was refused, or too few copies have it in time.
+            PeerFailedError: the append was refused, or too few copies confirmed in time.
         """
         data = self._connection.recv(READ_SIZE)
         if not data:
@@ -78,7 +78,7 @@ class StreamLine:
         return not self._left_count
 
     def append(self) -> float:
-        """Append an entry, return its latency in seconds once it is confirmed."""
+        """Append an entry; return its latency in seconds when it is confirmed."""
         self.send()
         while not self.receive():
             pass

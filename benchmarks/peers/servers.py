@@ -1,10 +1,10 @@
-"""Servers of a peer: found, started in a temporary folder, ended and removed whatever happens.
+"""Servers of a peer: finding the program, starting it in a temporary folder, and cleaning up.
 
-Each is a child process on loopback, at a free port. They do not outlive us: a shell of one line
-reads their process ids from a pipe of ours, and when that closes, however we ended, it kills them
-and removes the folder.
+Each server is a child process on loopback, at a free port. Servers do not outlive this process: a
+shell of one line reads their process ids from a pipe. When the pipe closes, because this process
+ended for any reason, the shell kills them and removes the folder.
 
-The main thread uses all of this.
+Used by the main thread.
 """
 
 import os
@@ -35,7 +35,7 @@ VERSION_TIMEOUT_S: Final = 10.0
 LOOK_INTERVAL_S: Final = 0.05
 
 FOLDERS_BESIDE_PATH: Final = ("/usr/local/sbin", "/usr/sbin")
-"""Where Debian puts servers, and what is not on the path of an ordinary user."""
+"""Folders in which Debian installs servers, not on the path of an ordinary user."""
 
 _WHEN_THE_PIPE_CLOSES = """\
 while read -r pid; do pids="$pids $pid"; done
@@ -48,10 +48,10 @@ Version = tuple[int, int, int]
 
 
 def find_server(program: str, given: Path | None, environment_path: str | None) -> Path:
-    """Return the program to run: the one given, else one on the path or in Debian's folders.
+    """Return the program to run: the given one, else one on the path or in Debian's folders.
 
     Raises:
-        click.UsageError: there is none. Says the command that installs it.
+        click.UsageError: there is none; the text has the command that installs it.
     """
     if given is not None:
         if given.is_file() and os.access(given, os.X_OK):
@@ -70,7 +70,7 @@ def version_of(server: Path) -> Version:
     """Ask a server program for its version.
 
     Raises:
-        click.UsageError: it is no such program.
+        click.UsageError: it is not such a program.
     """
     try:
         done = subprocess.run(
@@ -88,7 +88,7 @@ def version_of(server: Path) -> Version:
 
 
 def parse_version(server: str, text: str) -> Version:
-    """Return the first version in what a server said of itself.
+    """Return the first version in the output of a server.
 
     >>> parse_version("nats-server", "nats-server: v2.9.10")
     (2, 9, 10)
@@ -104,12 +104,12 @@ def parse_version(server: str, text: str) -> Version:
 
 
 def version_text(version: Version) -> str:
-    """Return a version as people write it."""
+    """Return a version as text."""
     return ".".join(map(str, version))
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody has now, all different."""
+    """Return different free ports of loopback."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -118,7 +118,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Servers:
-    """Server processes and the folder they work in; a ``with`` block long.
+    """Server processes and their folder, for the time of a ``with`` block.
 
     >>> with Servers("redis") as servers:  # doctest: +SKIP
     ...     servers.start("redis 0", ["/usr/bin/redis-server"])
@@ -142,9 +142,9 @@ class Servers:
         for child in self._children:
             with suppress(
                 subprocess.TimeoutExpired
-            ):  # stuck in the kernel: the guard cannot either
+            ):  # stuck in the kernel: the guard cannot kill it, either
                 child.kill()
-        self._guard.kill()  # before a process id is another's
+        self._guard.kill()  # before a process id is used again
         self._guard.wait()
         assert self._guard.stdin is not None, "the guard reads a pipe"
         self._guard.stdin.close()
@@ -157,7 +157,7 @@ class Servers:
 
     def start(self, name: str, command: Sequence[str]) -> None:
         """Start one server; its output goes to a log file in the folder."""
-        with _interrupted_later():  # between its start and our knowing of it, it would be left
+        with _interrupted_later():  # an interrupt here would leave the server running
             child = Child(name, command, self.folder / f"{name.replace(' ', '-')}.log")
             self._children.append(child)
             assert self._guard.stdin is not None, "the guard reads a pipe"
@@ -165,17 +165,17 @@ class Servers:
             self._guard.stdin.flush()
 
     def check_running(self) -> None:
-        """Say so when a server has ended.
+        """Check that no server has ended.
 
         Raises:
-            PeerFailedError: one has; with the end of its log.
+            PeerFailedError: one has; the text has the end of its log.
         """
         for child in self._children:
             if child.exit_code is not None:
                 raise PeerFailedError(str(child.death()))
 
     def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Return once ``is_so``.
+        """Wait until ``is_so``.
 
         Raises:
             PeerFailedError: a server ended, or it took longer than ``START_TIMEOUT_S``.
@@ -191,7 +191,7 @@ class Servers:
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Hold back signals that are to end us until the block is over."""
+    """Delay signals that end the process until the end of the block."""
     late: list[tuple[int, FrameType | None]] = []
     former = {
         number: signal.signal(number, lambda *told: late.append(told))

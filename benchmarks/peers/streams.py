@@ -1,10 +1,10 @@
 """Many streams at once, each with one append unanswered: in one client process, or in several.
 
-A stream stands beside a ledger of zbk. The load ends at a time, not after a count: each answer, or
-each thread, sends the next append of its stream until then, and the last ones are waited for.
+A stream corresponds to a ledger of zbk. The load ends at a time, not after a count: each answer, or
+each thread, sends the next append of its stream until then, and the load waits for the last ones.
 
-``python -m benchmarks.peers.streams`` is one of several client processes: it hears a ``StreamJob``,
-opens its streams and tells ``StreamsOpen``. When it hears a line it writes, and tells
+``python -m benchmarks.peers.streams`` is one of several client processes: it reads a ``StreamJob``,
+opens its streams and prints ``StreamsOpen``. After the next line it writes, and prints
 ``StreamsWritten``.
 """
 
@@ -26,7 +26,7 @@ ANSWER_TIMEOUT_S: Final = 60.0
 
 
 class StreamJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What one client process writes."""
+    """The load of one client process."""
 
     peer: str
     ports: list[int]  # of the servers
@@ -41,7 +41,7 @@ class StreamsOpen(msgspec.Struct, frozen=True):
 
 
 class StreamsWritten(msgspec.Struct, frozen=True):
-    """What one client process measured; ``error`` says why there is nothing."""
+    """The measurements of one client process; ``error`` says why there are none."""
 
     started_s: float = 0.0  # of the clock that all processes share
     ended_s: float = 0.0
@@ -52,14 +52,14 @@ class StreamsWritten(msgspec.Struct, frozen=True):
 
 
 Timed = tuple[float, float, list[float]]
-"""When the first append was sent, when the last one was confirmed, and all latencies."""
+"""The times of the first append and of the last confirmation, and all latencies."""
 
 WriteStreams = Callable[[StreamJob, Callable[[], None]], Timed]
 """Open the streams of a job, call the function, write until the time is over."""
 
 
 def stream_names(load: PeerLoad) -> list[str]:
-    """Return the names of all streams of a load, those of one process together.
+    """Return the names of all streams of a load, grouped by process.
 
     >>> load = PeerLoad(entry_size=1, entry_count=1, api="sync", batch_count=1, window=1)
     >>> stream_names(msgspec.structs.replace(load, process_count=2, ledger_count=1))
@@ -69,7 +69,7 @@ def stream_names(load: PeerLoad) -> list[str]:
 
 
 def measure(servers: Servers, job: StreamJob, write: WriteStreams) -> PeerRun:
-    """Write the load of a job, whose streams are those of all processes together.
+    """Write the load of a job, whose streams are those of all processes.
 
     Raises:
         PeerFailedError: a client process failed, or confirmed nothing.
@@ -165,7 +165,7 @@ def _wait_for_others() -> None:
 
 
 def main() -> None:
-    """Be one of several client processes."""
+    """Run as one of several client processes."""
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=StreamJob)
     try:
         tell(_written(job, _write_of(job.peer), _wait_for_others))

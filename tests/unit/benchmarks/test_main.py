@@ -30,7 +30,7 @@ def test_a_first_look_leaves_out_what_has_no_goal(capsys: pytest.CaptureFixture[
     ("arguments", "complaint"),
     [
         (["--only", "nothing"], "no case 'nothing'; there are many-pd-100, "),
-        (["--rounds", "0"], "not a number from 1 on"),
+        (["--rounds", "0"], "is not a number, 1 or more"),
         (["--long-run", "soon"], "duration"),
     ],
 )

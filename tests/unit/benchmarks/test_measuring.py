@@ -69,7 +69,7 @@ def test_a_case_whose_command_fails_says_why_and_keeps_the_rounds_before() -> No
 def test_a_command_that_lacks_a_field_ends_its_case() -> None:
     result = run_case(case_of("zbk"), 1, run=lambda *_: [{"other": 1.0}])
 
-    assert result.failure == "a command has not told 'rate'"
+    assert result.failure == "a command did not print 'rate'"
 
 
 def test_a_real_command_gives_its_lines() -> None:

@@ -132,7 +132,7 @@ def test_a_report_has_the_machine_and_the_pictures_whose_cases_were_measured() -
 
     text = report(chosen, results, [PEER], "pictures")
 
-    assert "Rounds: 2, but for `load-pd` (1), `load-vd` (1)." in text
+    assert "Rounds: 2, except for `load-pd` (1), `load-vd` (1)." in text
     assert "3 cases on " in text
     assert "AOF always" in text
     assert "](pictures/latency.svg)" in text
