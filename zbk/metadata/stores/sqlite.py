@@ -246,8 +246,8 @@ class SqliteStore:
 
     def _writing(self, connection: sqlite3.Connection) -> AbstractContextManager[None]:
         """Return a writing transaction of a caller or of the store itself."""
-        timeout_ms = int(self._timeout_s * 1000)
-        return writing(connection, timeout_ms, timeout_ms)
+        patience_ms, timeout_ms = int(left_s(self._timeout_s) * 1000), int(self._timeout_s * 1000)
+        return writing(connection, patience_ms, timeout_ms)
 
     def _read(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT:
         with self._locked() as connection, reading(connection):
