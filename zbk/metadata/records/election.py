@@ -7,8 +7,8 @@ the number at the start errs on the safe side. A term is advice: two candidates 
 moment that they lead, so every action of an auditor has to be safe in that case, too (reports are
 merged, not overwritten).
 
-The candidate's own thread takes all steps; callbacks only wake it. It compares the node with its
-own attempts (``node_claim``), so a lost reply does no harm.
+The candidate's own thread takes all steps (``node_keeper``). It compares the node with its own
+attempts (``node_claim``), so a lost reply does no harm.
 
 Decisions: BookKeeper has a queue of ephemeral sequential votes, and the candidate that has waited
 longest follows. Here the fastest one follows, because any process may audit.
@@ -17,7 +17,6 @@ Source: BookKeeper's ``ZkLedgerAuditorManager``, ``AuditorElector``.
 """
 
 import logging
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -33,7 +32,8 @@ from zbk.errors import (
 from zbk.metadata.paths import AUDITOR_LEADER
 from zbk.metadata.records.compare_and_swap import find_node
 from zbk.metadata.records.node_claim import Holder, NodeClaim
-from zbk.metadata.stores.store import MetadataStore, Node, SessionState
+from zbk.metadata.records.node_keeper import NodeKeeper
+from zbk.metadata.stores.store import MetadataStore, SessionState
 from zbk.metadata.values import AuditorVote, decode, encode
 from zbk.system.clock import wall_ms
 
@@ -53,7 +53,7 @@ def read_auditor(store: MetadataStore) -> AuditorVote | None:
     return None if node is None else decode(AuditorVote, node.value, AUDITOR_LEADER)
 
 
-class AuditorElection:
+class AuditorElection(NodeKeeper):
     """One candidate, until it is closed.
 
     ``on_change`` receives the number of each term that begins, and ``None`` when it ends; one at a
@@ -70,23 +70,13 @@ class AuditorElection:
         retry_s: float = RETRY_S,
         recheck_s: float = RECHECK_S,
     ) -> None:
-        self._store = store
         self._candidate_id = candidate_id
         self._on_change = on_change
-        self._retry_s = retry_s
-        self._recheck_s = recheck_s
-        self._changed = threading.Condition()
-        self._telling = threading.RLock()  # held while ``on_change`` runs; taken before the other
-        self._session_number = 0  # grows with each event of the session
         self._term_count = 0
         self._term: int | None = None
         self._claim = NodeClaim()
-        self._is_due = True
-        self._is_closing = False
-        self._session_watch = store.on_session(self._note_session)
+        super().__init__(store, "zbk-election", retry_s, recheck_s)
         self._node_watch = store.watch_node(AUDITOR_LEADER, self._note_node)
-        self._thread = threading.Thread(target=self._run, name="zbk-election", daemon=True)
-        self._thread.start()
 
     def term(self) -> int | None:
         """Return the number of the present term, or ``None`` if this candidate may not lead."""
@@ -108,44 +98,19 @@ class AuditorElection:
         with suppress(MetadataConflictError, MetadataUnavailableError, ClientClosedError):
             self._remove_ours()
 
-    # ------------------------------------------------------------------ the store's thread
+    # ------------------------------------------------------------------ steps and events
 
-    def _note_session(self, _state: SessionState) -> None:
-        with self._changed:
-            self._session_number += 1
-            self._is_due = True
-            self._changed.notify_all()
+    def _on_session(self, _state: SessionState) -> None:
         self._end_term()
 
-    def _note_node(self, _node: Node | None) -> None:
-        with self._changed:
-            self._is_due = True
-            self._changed.notify_all()
+    def _on_store_closed(self) -> None:
+        self._end_term()
 
-    # ------------------------------------------------------------------ the candidate's thread
-
-    def _run(self) -> None:
-        retry_s = self._recheck_s
-        while True:
-            with self._changed:
-                if not self._is_due and not self._is_closing:
-                    self._changed.wait(retry_s)
-                if self._is_closing:
-                    return
-                self._is_due = False
-            try:
-                retry_s = self._recheck_s if self._reconcile() else self._retry_s
-            except MetadataUnavailableError:
-                retry_s = self._retry_s
-            except ClientClosedError:  # the store was closed first, and the node with it
-                self._end_term()
-                return
-            except ZbkError:
-                LOG.exception("the election of the auditor failed; retrying")
-                retry_s = self._retry_s
+    def _may_retry(self, error: ZbkError) -> bool:
+        LOG.error("the election of the auditor failed; retrying", exc_info=error)
+        return True
 
     def _reconcile(self) -> bool:
-        """Run one step; return true if nothing remains to be done until the next event."""
         with self._changed:
             session_number = self._session_number
         if self._store.session_state() is not SessionState.CONNECTED:
@@ -166,8 +131,7 @@ class AuditorElection:
         vote = AuditorVote(candidate_id=self._candidate_id, token=uuid4().hex, elected_ms=wall_ms())
         value = encode(vote)
         self._claim.begin(value)
-        with self._changed:
-            self._is_due = True
+        self._wake()
         with suppress(NodeExistsError):
             self._store.create(AUDITOR_LEADER, value, is_ephemeral=True, make_parents=True)
 
@@ -179,7 +143,7 @@ class AuditorElection:
     # ------------------------------------------------------------------ terms
 
     def _begin_term(self, session_number: int) -> bool:
-        with self._telling:
+        with self._reporting:
             with self._changed:
                 if session_number != self._session_number or self._is_closing:
                     return False  # the node may be gone by now: look again
@@ -191,7 +155,7 @@ class AuditorElection:
             return True
 
     def _end_term(self) -> None:
-        with self._telling:
+        with self._reporting:
             with self._changed:
                 if self._term is None:
                     return

@@ -3,20 +3,19 @@
 States, as ``on_change`` receives them:
 
     REGISTERED   this process's node is there
-    IN_DOUBT     the store does not answer, so the node may be gone: rely on nothing it guarantees
-    LOST         the node is gone; it is being made again
+    IN_DOUBT     the store does not answer, so the node may be gone: do not rely on it
+    LOST         the node is gone; it is being created again
     FAILED       another process holds the node for longer than a dead one could; no more attempts
 
-News of a session may be late: LOST may be reported once more after the node was made again in the
-next session. REGISTERED follows it.
+Events of a session may be late: LOST may be reported once more after the node was created again in
+the next session. REGISTERED follows it.
 
-Only this object's own thread calls the store. A callback from the store wakes it; it compares the
-node with the wanted one and takes the step that ``node_claim`` chooses, so lost callbacks and lost
-replies do no harm. Doubt and loss are reported at once from the store's callback thread, because
-the own thread may be waiting for a store that does not answer.
+The registration's own thread takes the steps that ``node_claim`` chooses (``node_keeper``). Doubt
+and loss are reported at once from the store's callback thread, because the own thread may be
+waiting for a store that does not answer.
 
-Between read-write and read-only the new node is made first and the old one is removed after that:
-the bookie is never unregistered in between.
+Between read-write and read-only the new node is created first, and the old one is removed after
+that, so the bookie is never unregistered in between.
 
 Source: BookKeeper's ``ZKRegistrationManager`` and ``BookieStateManager``.
 """
@@ -45,6 +44,7 @@ from zbk.metadata.paths import registration_path
 from zbk.metadata.records.compare_and_swap import find_node
 from zbk.metadata.records.instance import not_initialised
 from zbk.metadata.records.node_claim import Holder, RegistrationPlan, Step
+from zbk.metadata.records.node_keeper import NodeKeeper
 from zbk.metadata.stores.store import MetadataStore, Node, SessionState, Watch
 from zbk.metadata.values import BookieRegistration, decode, encode
 from zbk.system.clock import monotonic_ms, monotonic_s
@@ -64,7 +64,7 @@ class RegistrationState(StrEnum):
     FAILED = "FAILED"
 
 
-class Registration:
+class Registration(NodeKeeper):
     """One bookie's registration. ``BookieRegistry.register`` makes it.
 
     ``on_change`` receives each change of the state, one at a time and in order, from the store's
@@ -79,26 +79,15 @@ class Registration:
         wait_ms: int,
         on_change: Callable[[RegistrationState], None],
     ) -> None:
-        self._store = store
         self._on_change = on_change
-        self._changed = threading.Condition()
-        self._telling = threading.RLock()  # held while ``on_change`` runs; taken before the other
         self._wanted = registration
-        self._wanted_number = 1  # grows with each change of what is wanted
+        self._wanted_number = 1  # grows with each change of ``_wanted``
         self._reached_number = 0
-        self._is_due = True
-        self._is_closing = False
-        self._session_number = 0  # grows with each event of the session
         self._state = RegistrationState.LOST
-        self._error: ZbkError | None = None
         self._plan = RegistrationPlan(wait_ms)
-        self._session_watch = store.on_session(self._note_session)
-        self._node_watch: Watch | None = None  # on the node that is wanted
+        self._node_watch: Watch | None = None  # on the wanted node
         self._watched_path = ""
-        self._thread = threading.Thread(
-            target=self._run, name=f"zbk-registration-{registration.bookie_id}", daemon=True
-        )
-        self._thread.start()
+        super().__init__(store, f"zbk-registration-{registration.bookie_id}", RETRY_S)
 
     @property
     def state(self) -> RegistrationState:
@@ -134,8 +123,7 @@ class Registration:
                 return
             self._wanted = msgspec.structs.replace(self._wanted, is_readonly=is_readonly)
             self._wanted_number += 1
-            self._is_due = True
-            self._changed.notify_all()
+            self._wake()
 
     def wait_registered(self, timeout_s: float) -> None:
         """Wait until the node that is wanted now is there.
@@ -175,47 +163,21 @@ class Registration:
                 for path in self._plan.open_paths():
                     self._remove_ours(path)
 
-    # ------------------------------------------------------------ callbacks, in the store's thread
+    # ------------------------------------------------------------------ steps and events
 
-    def _note_session(self, state: SessionState) -> None:
-        with self._changed:
-            self._session_number += 1
-            self._is_due = True
-            self._changed.notify_all()
+    def _on_session(self, state: SessionState) -> None:
         if state is SessionState.SUSPENDED:
             self._report(RegistrationState.IN_DOUBT)
         elif state is SessionState.LOST:
             self._report(RegistrationState.LOST)
-        # CONNECTED: the own thread looks at the node
+        # CONNECTED: the own thread reads the node
 
-    def _note_node(self, _node: Node | None) -> None:
-        with self._changed:
-            self._is_due = True
-            self._changed.notify_all()
+    def _on_store_closed(self) -> None:
+        self._end()
 
-    # ------------------------------------------------------------------ the registration's thread
-
-    def _run(self) -> None:
-        retry_s: float | None = None
-        while True:
-            with self._changed:
-                if not self._is_due and not self._is_closing:
-                    self._changed.wait(retry_s)
-                if self._is_closing:
-                    return
-                self._is_due = False
-            try:
-                retry_s = None if self._reconcile() else RETRY_S
-            except MetadataUnavailableError as error:
-                self._error = error
-                retry_s = RETRY_S
-            except ClientClosedError:  # the store was closed first, and the node with it
-                self._end()
-                return
-            except ZbkError as error:
-                self._error = error
-                self._report(RegistrationState.FAILED)
-                return
+    def _may_retry(self, _error: ZbkError) -> bool:
+        self._report(RegistrationState.FAILED)
+        return False
 
     def _end(self) -> None:
         with self._changed:
@@ -223,7 +185,6 @@ class Registration:
             self._changed.notify_all()
 
     def _reconcile(self) -> bool:
-        """Run one step towards the wanted node; return true if nothing remains to be done."""
         with self._changed:
             wanted, number = self._wanted, self._wanted_number
             session_number = self._session_number
@@ -237,8 +198,8 @@ class Registration:
         if node is None:
             if self._state is RegistrationState.REGISTERED and number == self._reached_number:
                 self._report(RegistrationState.LOST)
-            # a new watch reports the node as it is from now on; the old one would not report a
-            # node that was made and removed before it looked
+            # a new watch reports every later state; the old one would not report a node that was
+            # created and removed before it read
             self._watched_path = ""
             if not self._create(path, wanted):
                 return False
@@ -294,17 +255,17 @@ class Registration:
             self._store.delete(path, node.version)
 
     def _report_registered(self, number: int, session_number: int) -> bool:
-        with self._telling:
+        with self._reporting:
             with self._changed:
                 if session_number != self._session_number:
-                    return False  # the node may be gone by now: look again
+                    return False  # the node may be gone by now: read it again
                 self._reached_number = number
                 self._error = None
             self._report(RegistrationState.REGISTERED)
             return True
 
     def _report(self, state: RegistrationState) -> None:
-        with self._telling:
+        with self._reporting:
             with self._changed:
                 if self._is_closing or self._state in (state, RegistrationState.FAILED):
                     self._changed.notify_all()
