@@ -204,8 +204,8 @@ class ReadAhead:
 
     def _slot_order(self, fragment: Fragment) -> list[int]:
         size = self._metadata.ensemble_size
-        turn = (self._metadata.ledger_id + self._number) % size
-        order = [(turn + i) % size for i in range(size)]
+        first_slot = (self._metadata.ledger_id + self._number) % size
+        order = [(first_slot + i) % size for i in range(size)]
         avoided = self._avoided_until
         return sorted(order, key=lambda s: avoided.get(fragment.bookies[s], 0) > self._number)
 

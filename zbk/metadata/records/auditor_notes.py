@@ -8,11 +8,8 @@ A lost note costs one more check, or a line of the status. Any thread; every met
 Source: BookKeeper's ``checkallledgersctime`` and its kin.
 """
 
-from contextlib import suppress
-
-from zbk.errors import NoNodeError
 from zbk.metadata.paths import AUDITOR_STATUS, LAST_CHECKS
-from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_node
+from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_children, find_node
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import AuditorStatus, LastCheck, decode, encode
 
@@ -26,15 +23,12 @@ class AuditorNotes:
 
     def check_times(self) -> dict[str, int]:
         """Return the end of the last check of each kind, in ms since 1970, by the kind's name."""
-        try:
-            kinds = self._store.children(LAST_CHECKS)
-        except NoNodeError:
-            return {}
         found = {}
-        for kind in kinds:
+        for kind in find_children(self._store, LAST_CHECKS):
             path = f"{LAST_CHECKS}/{kind}"
-            with suppress(NoNodeError):
-                found[kind] = decode(LastCheck, self._store.get(path).value, path).ended_ms
+            node = find_node(self._store, path)
+            if node is not None:
+                found[kind] = decode(LastCheck, node.value, path).ended_ms
         return found
 
     def note_check(self, kind: str, ended_ms: int) -> None:

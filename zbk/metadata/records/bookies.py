@@ -37,7 +37,7 @@ from zbk.metadata.paths import (
     cookie_path,
     registration_path,
 )
-from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_node, wait_s
+from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_children, find_node, wait_s
 from zbk.metadata.records.instance import not_initialised
 from zbk.metadata.records.registration import Registration, RegistrationState
 from zbk.metadata.stores.store import MetadataStore, Watch
@@ -298,12 +298,8 @@ class BookieRegistry:
         return _BookiesWatch(self._store, READONLY, self.readonly, callback)
 
     def _read_all(self, parent: str) -> dict[str, BookieRegistration]:
-        try:
-            names = self._store.children(parent)
-        except NoNodeError:  # no cluster yet, so no bookies
-            return {}
         found = {}
-        for name in names:
+        for name in find_children(self._store, parent):
             if name == READONLY_NAME:
                 continue
             path = f"{parent}/{name}"

@@ -51,6 +51,29 @@ def find_node(store: MetadataStore, path: str, *, is_fresh: bool = False) -> Nod
         return None
 
 
+def find_children(store: MetadataStore, path: str) -> list[str]:
+    """Return the names of a node's children, sorted; none if there is no such node."""
+    try:
+        return store.children(path)
+    except NoNodeError:
+        return []
+
+
+def find_named(read_head: Callable[[], str], read_record: Callable[[str], T]) -> T | None:
+    """Return the record with a name, or ``None``: its head holds an id, and the id is its path.
+
+    Both functions raise ``NoNodeError`` if their node does not exist.
+    """
+    for _ in range(ATTEMPT_COUNT_MAX):
+        try:
+            record_id = read_head()
+        except NoNodeError:
+            return None
+        with suppress(NoNodeError):  # deleted between the two reads; there may be a new one
+            return read_record(record_id)
+    return None
+
+
 class CompareAndSwap:
     """Changes of nodes in ``store``. ``pause`` waits for a number of seconds."""
 

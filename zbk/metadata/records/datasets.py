@@ -33,8 +33,9 @@ from zbk.errors import (
 )
 from zbk.metadata.paths import DATA_SETS, data_set_list_path, data_set_path, load_path
 from zbk.metadata.records.compare_and_swap import (
-    ATTEMPT_COUNT_MAX,
     CompareAndSwap,
+    find_children,
+    find_named,
     find_node,
     wait_s,
 )
@@ -85,27 +86,28 @@ class DataSetStore:
             CorruptRecordError: the record is damaged.
         """
         path = data_set_path(name)
-        for _ in range(ATTEMPT_COUNT_MAX):
-            try:
-                head = decode(DataSetHead, self._store.get(path).value, path)
-            except NoNodeError as error:
-                raise NoSuchDataSetError(name) from error
-            list_path = data_set_list_path(name, head.data_set_id)
-            try:
-                node = self._store.get(list_path, is_fresh=True)
-            except NoNodeError:
-                continue  # dropped between the two reads; there may be a new one
-            found = decode(DataSet, node.value, list_path)
-            if (found.name, found.data_set_id) != (name, head.data_set_id):
-                raise CorruptRecordError(list_path, 0, f"holds data set {found.name}")
-            return found, node.version
-        raise NoSuchDataSetError(name)
+
+        def read_versions(data_set_id: str) -> tuple[DataSet, int]:
+            list_path = data_set_list_path(name, data_set_id)
+            node = self._store.get(list_path, is_fresh=True)
+            data_set = decode(DataSet, node.value, list_path)
+            if (data_set.name, data_set.data_set_id) != (name, data_set_id):
+                raise CorruptRecordError(list_path, 0, f"holds data set {data_set.name}")
+            return data_set, node.version
+
+        found = find_named(
+            lambda: decode(DataSetHead, self._store.get(path).value, path).data_set_id,
+            read_versions,
+        )
+        if found is None:
+            raise NoSuchDataSetError(name)
+        return found
 
     def read_same(self, name: str, data_set_id: str) -> tuple[DataSet, int]:
         """Return a data set as ``read`` does, if it has this id.
 
         Raises:
-            NoSuchDataSetError: there is none, or it was dropped and another one has its name.
+            NoSuchDataSetError: there is no such data set; another one may have its name now.
         """
         data_set, version = self.read(name)
         if data_set.data_set_id != data_set_id:
@@ -140,9 +142,8 @@ class DataSetStore:
     def read_load(self, name: str, data_set_id: str, load_id: str) -> tuple[Load, int] | None:
         """Return a load and the version of its node; ``None`` if there is no record of it."""
         path = load_path(name, data_set_id, load_id)
-        try:
-            node = self._store.get(path, is_fresh=True)
-        except NoNodeError:
+        node = find_node(self._store, path, is_fresh=True)
+        if node is None:
             return None
         load = decode(Load, node.value, path)
         if (load.data_set_id, load.load_id) != (data_set_id, load_id):
@@ -310,7 +311,7 @@ class DataSetStore:
         """Delete a data set with its loads; return its last state. Its ledgers stay.
 
         Raises:
-            NoSuchDataSetError: there is none.
+            NoSuchDataSetError: there is no such data set.
             BusyError: too many loads are open.
             MetadataUnavailableError: it may or may not be deleted.
         """
@@ -338,10 +339,7 @@ class DataSetStore:
 
     def list(self) -> list[str]:
         """Return the names of all data sets, sorted."""
-        try:
-            return sorted(self._store.children(DATA_SETS))
-        except NoNodeError:  # created with the first one
-            return []
+        return find_children(self._store, DATA_SETS)
 
     # ------------------------------------------------------------------ inside
 

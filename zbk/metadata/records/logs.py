@@ -26,8 +26,9 @@ from zbk.errors import (
 )
 from zbk.metadata.paths import LOGS, log_list_path, log_path
 from zbk.metadata.records.compare_and_swap import (
-    ATTEMPT_COUNT_MAX,
     CompareAndSwap,
+    find_children,
+    find_named,
     find_node,
     wait_s,
 )
@@ -73,17 +74,17 @@ class LogStore:
             CorruptRecordError: the list is damaged.
         """
         path = log_path(name)
-        for _ in range(ATTEMPT_COUNT_MAX):
-            try:
-                head = decode(LogHead, self._store.get(path).value, path)
-            except NoNodeError as error:
-                raise NoSuchLogError(name) from error
-            try:
-                node = self._store.get(log_list_path(name, head.log_id))
-            except NoNodeError:
-                continue  # deleted between the two reads; there may be a new one
-            return _decoded(name, head.log_id, node), node.version
-        raise NoSuchLogError(name)
+
+        def read_list(log_id: str) -> tuple[LogMetadata, int]:
+            node = self._store.get(log_list_path(name, log_id))
+            return _decoded(name, log_id, node), node.version
+
+        found = find_named(
+            lambda: decode(LogHead, self._store.get(path).value, path).log_id, read_list
+        )
+        if found is None:
+            raise NoSuchLogError(name)
+        return found
 
     def write(self, log: LogMetadata, version: int) -> int:
         """Replace the list that has this version; return the new version.
@@ -107,7 +108,7 @@ class LogStore:
         ``change`` is called again with the present list if another client was faster.
 
         Raises:
-            NoSuchLogError: there is none.
+            NoSuchLogError: there is no such log.
             MetadataConflictError: other clients changed it ``ATTEMPT_COUNT_MAX`` times in a row.
             MetadataUnavailableError: the change may or may not have been made.
         """
@@ -128,7 +129,7 @@ class LogStore:
         """Delete a log; return its last list. Its ledgers stay.
 
         Raises:
-            NoSuchLogError: there is none.
+            NoSuchLogError: there is no such log.
             MetadataUnavailableError: it may or may not be deleted.
         """
         log_id = ""
@@ -152,10 +153,7 @@ class LogStore:
 
     def list(self) -> list[str]:
         """Return the names of all logs, sorted."""
-        try:
-            return sorted(self._store.children(LOGS))
-        except NoNodeError:  # created with the first log
-            return []
+        return find_children(self._store, LOGS)
 
     def watch(
         self, log: LogMetadata, callback: Callable[[tuple[LogMetadata, int] | None], None]

@@ -60,7 +60,7 @@ class NodeClaim:
 
 
 class Step(Enum):
-    """What a registration does next."""
+    """The next step of a registration."""
 
     WAIT = auto()  # the store does not answer
     CREATE = auto()

@@ -17,17 +17,13 @@ Any thread; every method blocks. Source: BookKeeper's ``ZkLedgerUnderreplication
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from uuid import uuid4
 
 import msgspec
 
-from zbk.errors import (
-    NoNodeError,
-)
 from zbk.metadata.paths import UNDERREPLICATION_LOCKS, task_lock_of, task_lock_path
 from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
-from zbk.metadata.records.compare_and_swap import wait_s
+from zbk.metadata.records.compare_and_swap import find_children, wait_s
 from zbk.metadata.stores.store import Create, Delete, MetadataStore
 from zbk.metadata.values import TaskLock, TaskProgress, decode, encode
 from zbk.system.clock import wall_ms
@@ -189,6 +185,4 @@ class TaskLocks(AutorecoverySwitches):
             self._locks.pop(ledger_id, None)
 
     def _lock_names(self) -> Iterator[tuple[int, str]]:
-        with suppress(NoNodeError):
-            for name in self._store.children(UNDERREPLICATION_LOCKS):
-                yield task_lock_of(name)
+        return map(task_lock_of, find_children(self._store, UNDERREPLICATION_LOCKS))

@@ -40,7 +40,7 @@ from zbk.errors import (
     NotEmptyError,
 )
 from zbk.metadata.paths import (
-    TASK_NEWS,
+    TASK_COUNTER,
     UNDERREPLICATED_LEDGERS,
     UNREPAIRABLE_LEDGERS,
     task_ledger_id,
@@ -133,7 +133,7 @@ class UnderreplicationStore(TaskLocks):
 
     def announce(self) -> None:
         """Notify watchers that there are tasks. They also look by themselves at intervals."""
-        self._count_up_if_possible(TASK_NEWS)
+        self._count_up_if_possible(TASK_COUNTER)
 
     def _try_report(
         self,
@@ -207,7 +207,7 @@ class UnderreplicationStore(TaskLocks):
         The callback runs in the store's callback thread and must neither block nor call the store.
         A task whose worker died is not announced, so also look at intervals.
         """
-        return self._store.watch_node(TASK_NEWS, lambda _node: callback())
+        return self._store.watch_node(TASK_COUNTER, lambda _node: callback())
 
     # ------------------------------------------------------------------ the end of a task
 

@@ -313,9 +313,9 @@ class SqliteStore:
                 self._judge_ms = now_ms + self._lease_ms // 2  # was suspended, as perhaps others
             self._polled_ms = now_ms
             trouble = ""
-            for step in (self._look, self._renew, self._remove_dead):
+            for task in (self._look, self._renew, self._remove_dead):
                 try:
-                    step()
+                    task()
                 except sqlite3.Error as error:  # mostly "database is locked": try again next time
                     trouble = str(error)
             if trouble and trouble != last_trouble:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.ledgers import metadata_maker
 from tests.support.memory_store import MemoryTree
 from zbk.errors import BadVersionError, LedgerFencedError, MetadataUnavailableError
-from zbk.metadata.paths import TASK_NEWS, UNDERREPLICATED_LEDGERS, task_path
+from zbk.metadata.paths import TASK_COUNTER, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
@@ -58,7 +58,7 @@ def cluster() -> Iterator[Cluster]:
 
 def test_a_ledger_that_lacks_something_is_closed_and_reported(cluster: Cluster) -> None:
     cluster.tasks.report(cluster.ledger_id + 1, ["b1"], MissingReason.LOST)
-    before = cluster.store.get(TASK_NEWS).value
+    before = cluster.store.get(TASK_COUNTER).value
 
     assert cluster.close_ledger().last_entry_id == 9
 
@@ -67,7 +67,7 @@ def test_a_ledger_that_lacks_something_is_closed_and_reported(cluster: Cluster) 
     assert task.missing == {"b3": NOT_WRITTEN}
     assert task.ranges == {"b3": ((2, 4),)}
     assert cluster.is_closed()
-    assert cluster.store.get(TASK_NEWS).value != before, "workers are told"
+    assert cluster.store.get(TASK_COUNTER).value != before, "workers are told"
 
 
 def test_a_ledger_that_is_whole_is_only_closed(cluster: Cluster) -> None:
