@@ -159,7 +159,8 @@ class BookieLedger:
             UnsupportedLedgerError: the ledger is of another type here.
         """
         self.check_key(ledger_key)
-        self._check_type(ledger_type)
+        if self._type is not ledger_type:
+            self._check_type(ledger_type)
 
     def check_key(self, ledger_key: bytes) -> None:
         """Check the key of a request. Every key is right while none is known.
@@ -182,9 +183,9 @@ class BookieLedger:
             LedgerFencedError: the ledger is fenced, and this is not a recovery add.
         """
         self.check(ledger_key, ledger_type)
-        if self.is_fenced and not is_recovery:
+        if self._fence is not _Fence.NONE and not is_recovery:
             raise LedgerFencedError(self._ledger_id)
-        return self._learn_if_new(ledger_key, ledger_type)
+        return self._key is None and self._learn_if_new(ledger_key, ledger_type)
 
     def admit_lac(self, ledger_key: bytes, ledger_type: LedgerType) -> bool:
         """Admit an explicit LAC; return whether a key record must be written, as ``admit_add``.

@@ -7,7 +7,7 @@ cannot hurt other peers. A connection that goes on sending refused messages is e
 Runs in the thread of the front (``zbk.transport.router``), under its lock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import zmq
@@ -23,7 +23,7 @@ from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.peers import PeerTable
 from zbk.wire import codec
-from zbk.wire.messages import Bundle, GetLedgerInfo, Hello, Ping, Pong, Read, Request
+from zbk.wire.messages import Add, Bundle, GetLedgerInfo, Hello, Ping, Pong, Read, Request
 
 ANSWER_SIZE_MIN: Final = 64 * 1024
 """Bytes set aside at least for the answer to a read, and for one about a ledger."""
@@ -79,27 +79,24 @@ class Admission:
             counts.refused_count += 1
             return []
         refused_count = counts.refused_count
-        found: list[Inbound | None] = []
+        found: list[Inbound] = []
         try:
             request = codec.decode_request(frames[1])
             if isinstance(request, Hello):
                 self._greet(name, request, source_fd(last), now_ms)
             elif isinstance(request, Bundle):
                 header_size = len(frames[1]) // len(request.parts)
-                for part, own in parts_of(request.parts, request.sizes, frames[2:]):
-                    found.append(
-                        self._admit(name, part, request.incarnation, own, header_size, now_ms)
-                    )
+                parts = parts_of(request.parts, request.sizes, frames[2:])
+                found = self._admit_all(name, parts, request.incarnation, header_size, now_ms)
             else:
                 header_size = len(name) + len(frames[1])
-                found.append(
-                    self._admit(name, request, request.incarnation, frames[2:], header_size, now_ms)
-                )
+                alone = [(request, tuple(frames[2:]))]
+                found = self._admit_all(name, alone, request.incarnation, header_size, now_ms)
         except ZbkError as error:
             self._refuse(name, codec.peek_request_id(frames[1]), error)
         if counts.refused_count != refused_count:
             self._check_refused(name, last)
-        return [inbound for inbound in found if inbound is not None]
+        return found
 
     def _greet(self, name: bytes, hello: Hello, fd: int, now_ms: int) -> None:
         version = self._identity.agree(hello)
@@ -111,38 +108,45 @@ class Admission:
         answer = self._identity.answer(hello, version, is_readonly=self.is_readonly)
         self._sender.push(name, [codec.encode(answer)])
 
-    def _admit(
+    def _admit_all(
         self,
         name: bytes,
-        request: Request,
+        parts: Iterable[tuple[Request, tuple[bytes, ...]]],
         incarnation: int,
-        frames: Sequence[bytes],
         header_size: int,
         now_ms: int,
-    ) -> Inbound | None:
-        """Return a request that goes on now; answer it here, or hold it."""
+    ) -> list[Inbound]:
+        """Return the requests of a message that go on now; answer the others here, or hold them."""
         peers = self._peers
+        peer = peers.by_name.get(name)
         try:
-            peer = peers.by_name.get(name)
             if peer is None:
                 raise HelloRequiredError("say HELLO first")
             peers.by_name.move_to_end(name)
             peer.seen_ms = now_ms
             self._identity.check_incarnation(incarnation)
-            size = header_size + sum(map(len, frames))
-            expected_size = self._expected_size(request)
-            peers.take_credit(peer, size, is_held=bool(expected_size))
         except ZbkError as error:
-            self._refuse(name, request.request_id, error)
-            return None
-        inbound = Inbound(name, request, tuple(frames), size, expected_size, peer)
-        if isinstance(request, Ping):
-            pong = Pong(request_id=request.request_id, incarnation=self._identity.incarnation)
-            self._sender.send([Outbound(inbound, pong)])
-            return None
-        if expected_size and not peers.expect_answer(inbound, peer):
-            return None
-        return inbound
+            for request, _frames in parts:
+                self._refuse(name, request.request_id, error)
+            return []
+        found = []
+        for request, frames in parts:
+            size = header_size + sum(map(len, frames))
+            expected_size = 0 if isinstance(request, Add) else self._expected_size(request)
+            try:
+                peers.take_credit(peer, size, is_held=bool(expected_size))
+            except ZbkError as error:
+                self._refuse(name, request.request_id, error)
+                if peers.by_name.get(name) is not peer:
+                    break  # the refusal found its connection gone
+                continue
+            inbound = Inbound(name, request, frames, size, expected_size, peer)
+            if isinstance(request, Ping):
+                pong = Pong(request_id=request.request_id, incarnation=self._identity.incarnation)
+                self._sender.send([Outbound(inbound, pong)])
+            elif not expected_size or peers.expect_answer(inbound, peer):
+                found.append(inbound)
+        return found
 
     def _expected_size(self, request: Request) -> int:
         """Return the bytes to set aside for the answer; 0 for answers that are always small."""

@@ -201,7 +201,8 @@ class PeerTable:
         peer = self.by_name.get(inbound.peer)
         if peer is not None and inbound.life is not peer:
             peer = None  # another connection has the name now
-        self.budget.arrived(None if peer is None else peer.answers, inbound.expected_size)
+        if inbound.expected_size:
+            self.budget.arrived(None if peer is None else peer.answers, inbound.expected_size)
         if peer is None:
             self.counts.dropped_answer_count += 1
             return None

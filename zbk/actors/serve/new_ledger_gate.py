@@ -23,14 +23,17 @@ class NewLedgerGate:
         self._room: WaitingRoom[Inbound] = WaitingRoom()
         self._findings: dict[int, Finding] = {}  # of the ledger whose requests are let go
 
+    @property
+    def is_holding(self) -> bool:
+        """True while any request waits."""
+        return bool(len(self._room))
+
     def holds_back(self, inbound: Inbound) -> bool:
         """Return whether a request has to wait behind others of its ledger; then it does.
 
         Raises:
             BusyError: too much waits.
         """
-        if not len(self._room):
-            return False
         request = inbound.request
         if not isinstance(request, Add | Read | ReadLac | WriteLac | Sync | GetLedgerInfo):
             return False

@@ -165,9 +165,10 @@ class StorageActor(LendingActor):
     def handle(self, message: StorageMessage) -> None:  # noqa: C901 - a case for each message
         """Handle one message, and send the output of the turn, in lists."""
         match message:
-            case Requests():
-                admitted = (inbound for inbound in message.batch if not self._waits(inbound))
-                self._serve(admitted, message.received_us)
+            case Requests(batch, received_us):
+                gate = self._gate
+                admitted = (one for one in batch if not (gate.is_holding and self._waits(one)))
+                self._serve(admitted, received_us)
             case LookedUp():
                 self._serve(self._gate.released(message.findings))
             case Synced():

@@ -303,6 +303,10 @@ class Turn:
             raise StorageFailedError(error.where, "add", str(error)) from error
         for one in admitted:
             self._note_stored(one)
+        counts, batches = self.counts, [one.batch for one in admitted]
+        counts.batch_count += len(batches)
+        counts.entry_count += sum([len(batch.sizes) for batch in batches])
+        counts.size += sum([len(batch.body) for batch in batches])
         return None
 
     def _note_stored(self, one: Admitted) -> None:
@@ -320,9 +324,6 @@ class Turn:
             self.counts.vd_batch_count += 1
             self.counts.vd_entry_count += batch.count
             self.counts.vd_size += len(batch.body)
-        self.counts.batch_count += 1
-        self.counts.entry_count += batch.count
-        self.counts.size += len(batch.body)
 
     def _refuse_add(self, one: Admitted, failure: NoSpaceError | None) -> None:
         with suppress(OutOfDescriptorsError):  # the old id stays: adds that follow are looked up

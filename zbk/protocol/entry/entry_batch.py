@@ -130,17 +130,16 @@ class EntryBatch(msgspec.Struct, frozen=True, gc=False):
             return f"{count} sizes for {len(ids)} entry ids"
         if body_size > BODY_SIZE_MAX:
             return f"{body_size} bytes are over the limit of {BODY_SIZE_MAX}"
-        is_same = is_uniform(sizes)
+        is_same = count == 1 or is_uniform(sizes)
         total = sizes[0] * count if is_same else sum(sizes)
         if total != body_size:
             return f"sizes that sum to {total} do not fit {body_size} bytes"
         if sizes[0] < HEADER_SIZE or (not is_same and _has_size_below(HEADER_SIZE, sizes)):
             return f"an entry of {min(sizes)} bytes"
-        return (
-            self._ids_problem()
-            or self._prefix_problem(0, 0)
-            or self._prefix_problem(-1, body_size - sizes[-1])
-        )
+        problem = self._ids_problem() or self._prefix_problem(0, 0)
+        if problem or count == 1:
+            return problem
+        return self._prefix_problem(-1, body_size - sizes[-1])
 
     def _ids_problem(self) -> str:
         ids = self.entry_ids

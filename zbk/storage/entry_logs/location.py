@@ -45,6 +45,8 @@ def entry_locations(base: int, sizes: "array[int]") -> "array[int]":
     [1000, 1040, 1090]
     """
     count = len(sizes)
+    if count == 1:
+        return array("Q", (base,))
     if count <= _UNIFORM_COUNT_MAX and is_uniform(sizes):
         # base + i * size for all i at once, in one sum of two numbers of 64 bits an entry. No
         # digit overflows, so none carries into the next: 4 times as fast as the loop below.

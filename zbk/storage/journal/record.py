@@ -97,8 +97,9 @@ class EntriesRecord(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes that the record takes in the journal."""
-        per_entry = 4 if self.batch.is_in_a_row else 12
-        return RECORD_HEADER_SIZE + per_entry * len(self.batch.sizes) + len(self.batch.body)
+        batch = self.batch
+        per_entry = 4 if isinstance(batch.entry_ids, range) else 12
+        return RECORD_HEADER_SIZE + per_entry * len(batch.sizes) + len(batch.body)
 
 
 class LedgerKeyRecord(msgspec.Struct, frozen=True):
@@ -174,7 +175,7 @@ def encode_record(
     match record:
         case EntriesRecord(batch):
             kind = _Kind.ENTRIES
-            ledger_id, value, count = batch.ledger_id, batch.first_entry_id, len(batch.sizes)
+            ledger_id, value, count = batch.ledger_id, batch.entry_ids[0], len(batch.sizes)
             meta, body, body_checksum = sizes_to_wire(batch.sizes), batch.body, batch.checksum
             if not isinstance(batch.entry_ids, range):
                 flags = _IDS_LISTED
