@@ -1,6 +1,6 @@
-"""Who a bookie is, and what it may have lost: checked before it serves.
+"""The identity of a bookie and its possible losses: checked before it serves.
 
-Read ``identity`` first, then ``history``: what the cluster knows of the bookie. ``losses`` finds
-out what may be gone, ``service`` takes single directories out, ``cookies`` and ``offline`` are for
-operators.
+Read ``identity`` first, then ``history``: the facts that the cluster keeps about the bookie.
+``losses`` finds what may be lost, ``service`` takes single directories out of service, ``cookies``
+and ``offline`` are for operators.
 """

@@ -1,11 +1,11 @@
-"""The cookies of a bookie, in its directories and in the metadata, as an operator looks after them.
+"""The cookies of a bookie, in its directories and in the metadata, for operators.
 
-    look       what each directory and the metadata say, side by side, of identity and history
-    delete     the cluster forgets a bookie: it cannot come back, whatever its directories hold
-    generate   a directory gets its cookie anew: from then on the bookie takes it for whole
+    look       compare identity and history in each directory with the metadata
+    delete     remove a bookie from the cluster: it cannot come back with its directories
+    generate   write a directory's cookie again: the bookie trusts the directory from then on
 
-The last two are refused while the bookie is registered. Who a bookie is, and what a start checks,
-stands in ``zbk.actors.identity.identity``. Source: BookKeeper's ``CookieCommand`` and its children.
+The last two are refused while the bookie is registered. ``zbk.actors.identity.identity`` has the
+checks of a start. Source: BookKeeper's ``CookieCommand`` and its children.
 """
 
 from pathlib import Path
@@ -41,21 +41,21 @@ from zbk.system.files import FileSystem
 
 
 class FoundCookie(msgspec.Struct, frozen=True):
-    """What one place says."""
+    """The cookie in one place."""
 
     place: str  # a directory, or the metadata store's address
     cookie: Cookie | None
-    state: str  # "fits", or what is wrong
-    incarnation: int | None = None  # None: the place does not say
-    has_served: bool | None = None  # said by the metadata
+    state: str  # "fits", or the problem
+    incarnation: int | None = None  # None: not in this place
+    has_served: bool | None = None  # in the metadata
 
 
 def look(
     files: FileSystem, store: MetadataStore | None, config: BookieConfig, bookie_id: str
 ) -> list[FoundCookie]:
-    """Return what the directories say, and the metadata of the bookies that these belong to.
+    """Return the cookies in the directories, and in the metadata those of their bookies.
 
-    ``bookie_id`` empty: of the bookies in the directories; without directories, of all.
+    With ``bookie_id`` also of that bookie; without it and without directories, of all bookies.
 
     Raises:
         InvalidOptionError: the store holds no cluster.
@@ -87,7 +87,7 @@ def delete(store: MetadataStore, bookie_id: str) -> None:
 
     Raises:
         BookieError: it is registered.
-        InvalidOptionError: the cluster has no cookie of it.
+        InvalidOptionError: the cluster has no cookie for it.
     """
     _check_stopped(store, bookie_id)
     try:
@@ -99,13 +99,12 @@ def delete(store: MetadataStore, bookie_id: str) -> None:
 def check_generate(
     files: FileSystem, store: MetadataStore, bookie_id: str, directory: str
 ) -> Cookie:
-    """Return the cookie that a directory may get anew.
+    """Return the cookie that may be written into a directory again.
 
     Raises:
-        InvalidOptionError: the cluster has no cookie of the bookie, or the directory is not one of
-            those that it names.
-        BookieError: the bookie is registered, or the directory holds nothing of a bookie.
-        CookieMismatchError: it has a cookie.
+        InvalidOptionError: the cluster has no cookie for the bookie, or the directory is not in it.
+        BookieError: the bookie is registered, or the directory has no data of a bookie.
+        CookieMismatchError: the directory has a cookie.
     """
     cookie = BookieRegistry(store).read_cookie(bookie_id)
     if cookie is None:
@@ -132,7 +131,7 @@ def check_generate(
 
 
 def generate(files: FileSystem, store: MetadataStore, bookie_id: str, directory: str) -> None:
-    """Write the cookie of a restored directory, as the metadata have it.
+    """Write the cookie in the metadata into a restored directory.
 
     Raises:
         InvalidOptionError, BookieError, CookieMismatchError: as ``check_generate``.
@@ -183,7 +182,7 @@ def _judged(found: FoundCookie, cookies: dict[str, Cookie], instance: str) -> Fo
 def _with_history(
     files: FileSystem, store: MetadataStore, config: BookieConfig, judged: list[FoundCookie]
 ) -> list[FoundCookie]:
-    """Return what was found, with what directories that fit lack of their bookie's history."""
+    """Return the cookies, with the history that fitting directories lack in their state."""
     fitting = {
         one.place: one.cookie.bookie_id
         for one in judged
@@ -225,12 +224,12 @@ def _check_stopped(store: MetadataStore, bookie_id: str) -> None:
     if registered is not None:
         raise BookieError(
             f"bookie {bookie_id} is registered at {registered.address}: stop it first; if it was "
-            "killed, its registration goes with its session, some seconds later"
+            "killed, its registration ends with its session, some seconds later"
         )
 
 
 def _unknown(bookie_id: str) -> InvalidOptionError:
-    return InvalidOptionError("bookie", bookie_id, "the cluster has no cookie of such a bookie")
+    return InvalidOptionError("bookie", bookie_id, "the cluster has no cookie for such a bookie")
 
 
 def _absolute(path: str) -> Path:

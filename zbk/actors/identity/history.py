@@ -1,29 +1,29 @@
-"""A bookie's history at its start: compared with what the cluster knows, then carried on.
+"""A bookie's history at its start: compared with the cluster's, then continued.
 
-A bookie whose data are gone answers "no such entry" in good faith. Only the cluster can know, from
-outside the bookie's disks, that it had them: the metadata store keeps, beside the cookie, the
-highest incarnation that was let serve, and that the bookie has served. The steps of a start:
+A bookie that has lost its data answers "no such entry" in good faith. Only the cluster can know
+that it had them: the metadata store keeps, beside the cookie, the highest incarnation that was
+allowed to serve, and whether the bookie has served. The steps of a start:
 
-    check      the directories show all that the cluster knows; else the bookie does not start
+    check      the directories show the whole history; otherwise the bookie does not start
     count_up   the incarnation grows on disk, durably
-    claim      it grows in the metadata store, unless another process was quicker; then, and not
-               before, the bookie may serve and register
+    claim      it grows in the metadata store, unless another process was first; only then may the
+               bookie serve and register
 
-The disk comes first, so the store is never ahead of directories that are whole, at whatever step a
-crash comes. A refused start changes nothing in the store: a cookie that was copied to an empty disk
-does the real bookie no harm.
+The disk comes first, so after a crash at any step the store is not ahead of whole directories. A
+refused start changes nothing in the store: a cookie that was copied to an empty disk does not harm
+the real bookie.
 
-A bookie that was wiped on purpose is let through: everything of before goes into limbo
-(``zbk.durability.limbo``), durably; then the store forgets what directories have to show, until the
-next claim.
+A bookie that was wiped on purpose passes the check: all earlier ledgers go into limbo
+(``zbk.durability.limbo``), durably; then the store forgets the history until the next claim.
 
-If the directory that keeps the limbo file lacks the history, the loss is noted there before the
-start is refused: a program that starts it without comparing, as an older zbk does, denies nothing.
-A directory that is whole gets no such note. The one that lacks the history may only be unmounted,
-and a noted loss stays for ever.
+If the directory with the limbo file lacks the history, the loss is recorded there before the start
+is refused: a program that starts it without the check, as an older zbk does, denies nothing. A
+whole directory gets no such record, because the directory that lacks the history may only be
+unmounted, and a recorded loss stays forever.
 
-Two processes may run on copies of the same directories. The first one to claim an incarnation has
-it. The other one takes its own back, which makes it the older one from then on, and is in limbo.
+Two processes may run on copies of the same directories. The first one that claims an incarnation
+has it. The other one takes its own incarnation back, is the older one from then on, and is in
+limbo.
 
 Runs in the thread that starts the bookie.
 """
@@ -65,20 +65,20 @@ class BookieHistory:
         self._journals = journals
         self._ledger_dirs = ledger_dirs
         self._losses = losses
-        self._next_ledger_id = next_ledger_id  # of the cluster, asked freshly
+        self._next_ledger_id = next_ledger_id  # of the cluster, by a read that does not lag
         self._known = KnownHistory()
         self.incarnation = 0  # of this start; 0: not counted yet
 
     def check(self, *, is_wiped_on_purpose: bool) -> None:
-        """Raise unless the directories show what the cluster knows, or were wiped on purpose.
+        """Check that the directories show the cluster's history, or were wiped on purpose.
 
-        In the second case all that was there is in limbo when this returns.
+        In the second case all earlier ledgers are in limbo when this returns.
 
         Raises:
-            LostHistoryError: they do not; says what is missing, and the cure.
+            LostHistoryError: they do not; the text has the missing parts and the cure.
             BookieError: a command has left a directory half changed, or has wiped it.
-            CookieMismatchError: the cluster has no cookie of the bookie any more.
-            NodeExistsError: it is to be let in after a wipe, and another process of it runs.
+            CookieMismatchError: the cluster no longer has a cookie for the bookie.
+            NodeExistsError: the bookie was wiped on purpose, and another process of it runs.
             CorruptRecordError: an incarnation or a mark is damaged.
             MetadataUnavailableError: the metadata store does not answer.
             OSError, StorageFailedError: a directory cannot be read or written.
@@ -97,7 +97,7 @@ class BookieHistory:
             raise self._lost(missing, self._cure(missing))
         self._check_usable(missing)
         self._registry.wait_unregistered(self._bookie_id)
-        if len(formatted) < len(self._ledger_dirs):  # else it is noted where the wipe was noted
+        if len(formatted) < len(self._ledger_dirs):  # otherwise ``Losses.find`` records it
             self._losses.lose_all(self._next_ledger_id)
         for number, path in self._journals.items():
             if path in (one.path for one in missing):
@@ -116,12 +116,12 @@ class BookieHistory:
         return self.incarnation
 
     def claim(self) -> None:
-        """Record this start in the metadata store. Comes after ``count_up``, once storage is open.
+        """Record this start in the metadata store. Comes after ``count_up``, with storage open.
 
         Raises:
             LostHistoryError: another process has served meanwhile, from a copy of the directories.
             NodeExistsError: another process of the bookie runs.
-            CookieMismatchError: the cluster has no cookie of the bookie any more.
+            CookieMismatchError: the cluster no longer has a cookie for the bookie.
             MetadataUnavailableError: the metadata store does not answer.
             OSError, StorageFailedError: a directory cannot be written.
         """
@@ -148,10 +148,10 @@ class BookieHistory:
     # -------------------------------------------------------------- private
 
     def _check_usable(self, missing: Sequence[MissingHistory]) -> None:
-        """Raise unless storage can be opened on what is left after a wipe on purpose.
+        """Check that storage can be opened on the rest after a wipe on purpose.
 
         Raises:
-            LostHistoryError: a command has to bring back, or to remove, a part first.
+            LostHistoryError: a command has to restore or remove a part first.
         """
         lost = {one.path for one in missing}
         if lost.isdisjoint(self._ledger_dirs):
@@ -165,7 +165,7 @@ class BookieHistory:
             if ids and ids[0] != FIRST_SEGMENT_ID:
                 raise self._lost(
                     missing,
-                    f"the journal in {path} cannot be read without what is missing. Restore that, "
+                    f"the journal in {path} cannot be read without the lost parts. Restore them, "
                     "or remove the rest with `zbk bookie format`, and start it again with "
                     "`--wiped-on-purpose`",
                 )
@@ -193,10 +193,10 @@ class BookieHistory:
 
 
 def known_history(registry: BookieRegistry, bookie_id: str) -> KnownHistory:
-    """Return what the cluster knows of a bookie's history.
+    """Return the history of a bookie in the cluster.
 
     Raises:
-        CookieMismatchError: it does not know the bookie.
+        CookieMismatchError: the cluster has no cookie for the bookie.
         MetadataUnavailableError: the metadata store does not answer.
     """
     cookie = registry.read_stored_cookie(bookie_id)
@@ -206,7 +206,7 @@ def known_history(registry: BookieRegistry, bookie_id: str) -> KnownHistory:
 
 
 def forget_journal(files: FileSystem, ledger_dirs: Sequence[str], number: int) -> None:
-    """Make replay begin at the start of a journal that is empty.
+    """Move the marks to the start of a journal that is empty.
 
     Raises:
         CorruptRecordError: a mark is damaged.
@@ -223,6 +223,6 @@ def forget_journal(files: FileSystem, ledger_dirs: Sequence[str], number: int) -
 
 def _unknown(bookie_id: str) -> CookieMismatchError:
     return CookieMismatchError(
-        f"the cluster has no cookie of bookie {bookie_id}: it was removed from the cluster, and "
-        "comes back with empty directories only"
+        f"the cluster has no cookie for bookie {bookie_id}: it was removed from the cluster, and "
+        "comes back only with empty directories"
     )

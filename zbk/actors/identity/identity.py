@@ -1,11 +1,11 @@
-"""Who a bookie is: made once by ``zbk bookie init``, checked at each start.
+"""The identity of a bookie: made once by ``zbk bookie init``, checked at each start.
 
-The id lives in a cookie, byte for byte the same in every directory and in the metadata store. It
-is not the address: a fresh bookie at an old address is another bookie.
+The id is in a cookie, byte for byte the same in every directory and in the metadata store. It is
+not the address: a new bookie at an old address is another bookie.
 
-The directories are those of the cookie, for good. Only where there is one of each kind its path may
-change. Of several, none may come, go, or change places, but by being taken out of service
-(``zbk.storage.directory.service_note``): what is out of service is not looked at.
+The directories are those in the cookie, forever. The path of a directory may change only if it is
+the only one of its kind. Of several, none may be added, removed or moved; one can be taken out of
+service (``zbk.storage.directory.service_note``), and is not read then.
 
 Source: BookKeeper's ``Cookie`` and ``LegacyCookieValidation``.
 """
@@ -50,20 +50,20 @@ def directories(config: BookieConfig) -> list[str]:
 
 
 def service_note(files: FileSystem, config: BookieConfig) -> ServiceNote:
-    """Return which of the directories are out of service.
+    """Return the note of directories out of service.
 
     Raises:
-        CorruptRecordError: nobody has a whole note, and somebody a damaged one.
+        CorruptRecordError: a note is damaged, and no directory has a whole one.
     """
     return read_note(files, directories(config))
 
 
 def in_service(files: FileSystem, config: BookieConfig) -> list[str]:
-    """Return the directories that are used, journals first.
+    """Return the directories in service, journals first.
 
     Raises:
         CorruptRecordError: as ``service_note``.
-        BookieError: none is left of a kind.
+        BookieError: no directory of a kind is left.
     """
     lost = service_note(files, config).paths
     for name, paths in (("journal", config.journal_dirs), ("ledger", config.ledger_dirs)):
@@ -73,7 +73,7 @@ def in_service(files: FileSystem, config: BookieConfig) -> list[str]:
 
 
 def place_of(known: BookieConfig | Cookie, path: str) -> str:
-    """Return which of several directories a path is; empty for one that is the only one."""
+    """Return the place of a path among several directories; empty if it is the only one."""
     for name, paths in (("journal", known.journal_dirs), ("ledger", known.ledger_dirs)):
         own = [Path(one).absolute() for one in paths]
         if len(own) > 1 and Path(path).absolute() in own:
@@ -84,13 +84,13 @@ def place_of(known: BookieConfig | Cookie, path: str) -> str:
 def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig) -> str:
     """Make the bookie's directories and its cookie; return its id.
 
-    The directories get the cookie before the metadata does. An init that was interrupted between is
-    begun anew, under another id: what it has left looks like the cookies of a bookie that was
-    removed from the cluster, and whose files are gone. Under its id it would deny what it had.
+    The directories get the cookie before the metadata store does. An init that was interrupted in
+    between starts again, under another id: its cookies look like those of a bookie that was removed
+    from the cluster and has lost its files, which would deny its entries under the old id.
 
     Raises:
         CookieMismatchError: the directories belong to a bookie already, or to different ones.
-        BookieError: a directory holds something else.
+        BookieError: a directory is not empty.
     """
     dirs = directories(config)
     try:
@@ -110,7 +110,7 @@ def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig)
                 f"{dirs[0]} belongs to bookie {cookie.bookie_id} already: "
                 "start it with `zbk bookie run`, or give empty directories"
             )
-    # with data it is no interrupted init: somebody took the bookie out of the cluster
+    # with data it is no interrupted init: the bookie was removed from the cluster
     _check_empty(files, dirs, besides="" if found is None else COOKIE_NAME)
     cookie = Cookie(
         bookie_id=f"b-{secrets.token_hex(5)}",
@@ -129,9 +129,10 @@ def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig)
 def _remove_unknown_cookies(
     files: FileSystem, registry: BookieRegistry, dirs: Sequence[str], instance: str
 ) -> None:
-    """Remove the cookies that an init which was cut short has left, from all directories.
+    """Remove the cookies of an interrupted init from all directories.
 
-    Only while the cluster does not know them, and nothing else is in any of the directories.
+    It removes them only if the cluster does not have the bookie and the directories are otherwise
+    empty.
     """
     cookies = {path: read_cookie(files, path) for path in dirs}
     found = {cookie for cookie in cookies.values() if cookie is not None}
@@ -144,7 +145,10 @@ def _remove_unknown_cookies(
     if not is_unknown or _strange_names(files, dirs, besides=COOKIE_NAME):
         return
     for path in dirs:
-        for name in (PLACE_NAME, COOKIE_NAME):  # a crash leaves the cookie: it is done again
+        for name in (
+            PLACE_NAME,
+            COOKIE_NAME,
+        ):  # the cookie last: it shows what is left
             if files.exists(f"{path}/{name}"):
                 files.remove(f"{path}/{name}")
         files.sync_dir(path)
@@ -154,7 +158,7 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
     """Return the bookie's cookie, if directories and metadata agree on it.
 
     Raises:
-        CookieMismatchError: says what does not fit, and the cure.
+        CookieMismatchError: they do not; the text has the difference and the cure.
     """
     cookie = _read_local(files, config)
     where = in_service(files, config)[0]
@@ -169,13 +173,13 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
     known = BookieRegistry(store).read_cookie(cookie.bookie_id, is_fresh=True)
     if known is None:
         raise CookieMismatchError(
-            f"the cluster at {store.address} has no cookie of bookie {cookie.bookie_id}: it was "
-            "removed from the cluster, and comes back with empty directories only; or its init "
-            "was interrupted: `zbk bookie init` with the same directories begins it anew"
+            f"the cluster at {store.address} has no cookie for bookie {cookie.bookie_id}: it was "
+            "removed from the cluster, and comes back only with empty directories; or its init "
+            "was interrupted: run `zbk bookie init` with the same directories again"
         )
     if known != cookie:
         raise CookieMismatchError(
-            f"the cookie in {where} is not the one that the cluster keeps of bookie "
+            f"the cookie in {where} is not the one that the cluster has for bookie "
             f"{cookie.bookie_id}: these are not its directories; compare them with "
             "`zbk bookie cookie show`"
         )
@@ -183,12 +187,12 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
 
 
 def local_cookie(files: FileSystem, config: BookieConfig, *, besides: str = "") -> Cookie:
-    """Return the cookie that all of the bookie's directories have; nobody else is asked.
+    """Return the cookie in all directories of a bookie, without asking the metadata store.
 
-    Those out of service are not looked at, nor is the one ``besides``.
+    Directories out of service are not read, nor is the one in ``besides``.
 
     Raises:
-        CookieMismatchError: they have none, or not the same; says the cure.
+        CookieMismatchError: they have none, or not the same; the text has the cure.
         CorruptRecordError: it is damaged.
     """
     cookie = _read_local(files, config, besides)
@@ -213,10 +217,10 @@ def _read_local(files: FileSystem, config: BookieConfig, besides: str = "") -> C
 def _check_places(
     files: FileSystem, config: BookieConfig, dirs: Sequence[str], cookie: Cookie
 ) -> None:
-    """Go on only if the directories are those of the cookie, each in its place.
+    """Check that the directories are those in the cookie, each in its place.
 
     Raises:
-        CookieMismatchError: says which one is not, and the cure.
+        CookieMismatchError: one is not; the text has the cure.
         OSError: one cannot be read.
     """
     for name, given, own in (
@@ -227,21 +231,21 @@ def _check_places(
             raise CookieMismatchError(
                 f"bookie {cookie.bookie_id} has the {name} directories {' and '.join(own)}, in "
                 f"this order, and was given {' and '.join(given)}: none can be added, left out or "
-                "moved; give those of its cookie. One that is broken is taken out of service with "
+                "moved; give those in its cookie. Take a broken one out of service with "
                 "`zbk bookie retire-dir`"
             )
     for path in dirs:
         place, found = place_of(config, path), read_place(files, path)
         if place != found:
             raise CookieMismatchError(
-                f"{path} is to be {place or 'the only one of its kind'} of bookie "
-                f"{cookie.bookie_id}, and says that it is {found or 'none of several'}: its disk "
-                "was swapped with another one; mount each where it was"
+                f"{path} is configured as {place or 'the only one of its kind'} of bookie "
+                f"{cookie.bookie_id}, but its note has {found or 'none of several'}: its disk was "
+                "swapped with another one; mount each disk where it was"
             )
 
 
 def _no_cookie(config: BookieConfig, store: MetadataStore | None) -> CookieMismatchError:
-    """Return the error of directories without any cookie: new ones, or ones that were wiped."""
+    """Return the error of directories without any cookie, new or wiped."""
     where = directories(config)[0]
     own = (config.journal_dirs, config.ledger_dirs)
     cookies = {} if store is None else BookieRegistry(store).cookies()
@@ -257,7 +261,7 @@ def _no_cookie(config: BookieConfig, store: MetadataStore | None) -> CookieMisma
         else ""
     )
     return CookieMismatchError(
-        f"{where} is no bookie's directory: make one with `zbk bookie init`{told}"
+        f"{where} is not a bookie's directory: make one with `zbk bookie init`{told}"
     )
 
 
@@ -291,9 +295,9 @@ def _local_cookie(files: FileSystem, dirs: Sequence[str]) -> bytes | None:
 
 def _owner(cookie: bytes | None, path: str) -> str:
     try:
-        return "nobody" if cookie is None else decode(Cookie, cookie, path).bookie_id
+        return "no bookie" if cookie is None else decode(Cookie, cookie, path).bookie_id
     except ZbkError:
-        return "nobody knows whom: its cookie is damaged"
+        return "an unknown bookie: its cookie is damaged"
 
 
 def _check_empty(files: FileSystem, dirs: Sequence[str], besides: str) -> None:
@@ -304,6 +308,6 @@ def _check_empty(files: FileSystem, dirs: Sequence[str], besides: str) -> None:
 
 
 def _strange_names(files: FileSystem, dirs: Sequence[str], besides: str) -> list[tuple[str, str]]:
-    """Return directories and what is in them that no init has made."""
+    """Return directories and the names in them that no init has made."""
     allowed = ("lost+found", PLACE_NAME, *UNFINISHED_NAMES, besides)
     return [(path, name) for path in dirs for name in files.list_dir(path) if name not in allowed]

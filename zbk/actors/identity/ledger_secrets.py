@@ -1,7 +1,7 @@
-"""What the cluster's metadata know of a ledger whose index is lost: its key and its type.
+"""The key and type of a ledger whose index is lost, from the cluster's metadata.
 
-Ledgers made by an old zbk have no key in their metadata; then the passwords that are known are
-tried, and no password.
+The metadata of ledgers that an old zbk made have no key; then the empty password and the given ones
+are tried.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def secret_of(
     """Return the key and the type of a ledger; ``None``: it was deleted.
 
     Raises:
-        InvalidOptionError: only its password tells the key, and none of these is it.
+        InvalidOptionError: only its password gives the key, and it is not among these.
         MetadataUnavailableError: the metadata store does not answer.
     """
     try:

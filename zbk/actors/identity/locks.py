@@ -1,4 +1,4 @@
-"""Holding the directories of a bookie, so that no bookie runs on them meanwhile."""
+"""Locks of a bookie's directories, which keep a bookie from running on them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

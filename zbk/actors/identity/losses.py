@@ -1,15 +1,14 @@
-"""Whether a bookie may have lost something, found out at its start; and how it stops so as not to.
+"""The possible losses of a bookie: found at its start, recorded before it serves.
 
-Before anything is served, what may be lost is noted in the limbo file (``directory.limbo``), and
-then that the bookie serves (``directory.serving``). That second note goes when the bookie stops
-in good order, behind the last sync.
+A start first records losses in the limbo file (``directory.limbo``), and then that the bookie
+serves (``directory.serving``). A stop in good order removes that second note after the last sync.
 
-Files that are gone while others stay are found by the census (``directory.lost_files``).
+Missing files are found by the census (``directory.lost_files``).
 
-A wiped bookie is let in only when its operator says that it was wiped on purpose.
+A wiped bookie starts only if its operator says that it was wiped on purpose.
 
-Runs in the thread that starts and stops the bookie. What the re-check of the ledgers needs of a
-running bookie is here, too: any one thread.
+Runs in the thread that starts and stops the bookie. The part for the re-check of ledgers belongs to
+any one thread while the bookie runs.
 """
 
 import logging
@@ -30,11 +29,11 @@ from zbk.system.files import FileSystem
 logger = logging.getLogger("zbk.bookie")
 
 NAMED_COUNT: Final = 10
-"""Lost files of a directory that are named in the log."""
+"""Lost files of a directory that the log names."""
 
 
 class Losses:
-    """What one bookie may have lost."""
+    """The possible losses of one bookie."""
 
     def __init__(
         self, files: FileSystem, limbo: LimboFile, ledger_dirs: Sequence[str], boot_id: str
@@ -48,23 +47,23 @@ class Losses:
         self.unchecked_count: int | None = None  # ledgers that are not cleared; None: not known yet
 
     def find(self, next_ledger_id: Callable[[], int], *, is_wiped_on_purpose: bool) -> None:
-        """Note, durably, what may be lost. Comes before storage is opened.
+        """Record, durably, what may be lost. Comes before storage is opened.
 
-        ``next_ledger_id`` asks the metadata store, freshly.
+        ``next_ledger_id`` asks the metadata store, by a read that does not lag.
 
         Raises:
-            CorruptRecordError, CookieMismatchError: the note of an earlier loss is damaged.
+            CorruptRecordError, CookieMismatchError: the record of an earlier loss is damaged.
             StorageFailedError: reading or writing failed; ``NoSpaceError`` among them.
-            MetadataUnavailableError: the metadata store does not tell.
+            MetadataUnavailableError: the metadata store does not answer.
         """
         with self._file.guard("look for losses"):
             self._find(next_ledger_id, is_wiped_on_purpose)
 
     def find_lost_files(self, owner: bytes, next_ledger_id: Callable[[], int]) -> None:
-        """Note, durably, the ledgers whose index files are gone; tell of entry logs that are.
+        """Record, durably, the ledgers whose index files are missing; log missing entry logs.
 
-        Comes behind ``find``, and before storage is opened, which makes anew what it can. Entries
-        whose log is gone are damage: the scrubber finds and reports their ledgers.
+        Comes after ``find``, and before storage is opened, which rebuilds what it can. Entries
+        whose log is missing are damage: the scrubber finds and reports their ledgers.
 
         Raises:
             BookieError: a command has left a directory half changed, or a part is missing.
@@ -81,7 +80,7 @@ class Losses:
                 self._file.note_lost_indexes(scope)
 
     def lose_all(self, next_ledger_id: Callable[[], int]) -> None:
-        """Note, durably, that all that was here may be gone, as after a wipe.
+        """Record, durably, that all data may be lost, as after a wipe.
 
         May come before ``find``. Raises as ``find``.
         """
@@ -90,18 +89,18 @@ class Losses:
         self._note(LossReason.WIPED, next_ledger_id())
 
     def lose_directory(self, next_ledger_id: Callable[[], int]) -> int:
-        """Note, durably, that a directory is gone; return the bound of ledgers that suffer.
+        """Record, durably, that a directory is lost; return the bound of its ledgers.
 
-        Comes behind ``find``, and before storage is opened. Raises as ``find``.
+        Comes after ``find``, and before storage is opened. Raises as ``find``.
         """
         bound = next_ledger_id()
         self._note(LossReason.DIRECTORY_LOST, bound)
         return bound
 
     def begin_serving(self) -> None:
-        """Note that what is acknowledged from now on may be lost with the page cache.
+        """Record that entries acknowledged from now on may be lost with the page cache.
 
-        Comes behind ``find``, and before storage is opened.
+        Comes after ``find``, and before storage is opened.
 
         Raises:
             StorageFailedError: it could not be written; ``NoSpaceError`` among them.
@@ -110,11 +109,11 @@ class Losses:
             serving.begin(self._files, self._file.directory, self._boot_id)
 
     def end_serving(self) -> None:
-        """Note that everything is on stable storage: nothing can get lost any more."""
+        """Record that everything is on stable storage and cannot be lost any more."""
         serving.end(self._files, self._file.directory)
 
     def doubt(self) -> None:
-        """Note, if the disk lets us, that what was not synced may be lost: a write has failed."""
+        """Record, if the disk allows it, that a write failed and unsynced entries may be lost."""
         with suppress(OSError):
             serving.begin(self._files, self._file.directory, "")
 
@@ -122,14 +121,14 @@ class Losses:
 
     @property
     def reasons(self) -> tuple[LossReason, ...]:
-        """Why ledgers are in limbo; empty when none is."""
+        """The reasons why ledgers are in limbo; empty when none is."""
         return self._file.limbo.reasons
 
     def left(self, *, has_lost_fences: bool) -> LedgerRanges:
         """Return the ledgers in limbo after losses that may, or cannot, include fences.
 
-        One that is there for both is of the first kind only: whoever clears it says that all of it
-        is here again, and that does not follow from what is asked after an unclean stop.
+        A ledger in limbo for both is of the first kind only: to clear it, all of it must be here
+        again, which the check after an unclean stop does not show.
         """
         all_lost = self._file.left(one for one in LossReason if one.has_lost_fences)
         if has_lost_fences:
@@ -137,16 +136,16 @@ class Losses:
         return self._file.left([LossReason.UNCLEAN_STOP]).without(all_lost)
 
     def clear(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        """Allow the bookie to deny what it lacks of these ledgers; false: there is no room.
+        """Clear ledgers, so that the bookie may deny missing entries; false: there is no room.
 
         Raises:
-            StorageFailedError: writing it down failed: the bookie has to stop.
+            StorageFailedError: writing failed: the bookie has to stop.
         """
         with self._lock:
             return not self._is_recheck_over and self._file.clear(ranges)
 
     def end_recheck(self) -> None:
-        """Clear nothing any more: the directory may soon be another process's."""
+        """Refuse to clear more: the directory may soon belong to another process."""
         with self._lock:
             self._is_recheck_over = True
 
@@ -169,25 +168,25 @@ class Losses:
     def _tell_lost(self, lost: LostFiles) -> None:
         if lost.census_fault:
             logger.critical(
-                "%s/%s %s: nothing tells which ledgers and entry logs were here; of ledgers "
-                "without an index file this bookie says neither yes nor no until it has checked "
-                "them against its peers",
+                "%s/%s %s: the ledgers and entry logs that were here are not known; this bookie "
+                "answers neither yes nor no about ledgers without an index file until it has "
+                "checked them against its peers",
                 lost.path,
                 CENSUS_NAME,
                 lost.census_fault,
             )
         if lost.ledger_ids:
             logger.critical(
-                "%s has lost the index files of %d ledgers: %s; they are made anew from the entry "
-                "logs now, and until a ledger is whole this bookie says neither yes nor no of what "
-                "is missing, and checks it against its peers",
+                "%s has lost the index files of %d ledgers: %s; they are now rebuilt from the "
+                "entry logs; until a ledger is whole this bookie answers neither yes nor no about "
+                "missing entries, and checks it against its peers",
                 lost.path,
                 len(lost.ledger_ids),
                 _first_of(lost.ledger_ids),
             )
         if lost.logs:
             logger.critical(
-                "%s has lost %d entry logs, or their ends: %s; reading what was there fails, and "
+                "%s has lost %d entry logs, or their ends: %s; reads of entries there fail, and "
                 "the ledgers are reported for repair as soon as the index was read",
                 lost.path,
                 len(lost.logs),
@@ -196,11 +195,11 @@ class Losses:
 
     def _note(self, reason: LossReason, bound: int) -> None:
         if not bound:
-            return  # there has never been a ledger
+            return  # the cluster has never had a ledger
         self._file.note_loss(reason, bound)
         logger.warning(
-            "%s: parts of ledgers below %d may be lost; of these this bookie says neither yes nor "
-            "no until it has checked them against its peers",
+            "%s: parts of ledgers below %d may be lost; this bookie answers neither yes nor no "
+            "about these ledgers until it has checked them against its peers",
             reason.value,
             bound,
         )

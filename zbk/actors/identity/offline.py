@@ -1,4 +1,4 @@
-"""What commands for a stopped bookie do around storage: whose directories, held by whom, who asks.
+"""Commands for a stopped bookie: identity, locks and metadata around the tools of storage.
 
 Source: BookKeeper's ``BookieShell``.
 """
@@ -32,7 +32,7 @@ from zbk.system.files import FileSystem
 def check(
     files: FileSystem, store: MetadataStore | None, config: BookieConfig
 ) -> Iterator[SanityCheck]:
-    """Lend a check of the bookie's files; its directories stay locked meanwhile.
+    """Yield a check of the bookie's files; its directories stay locked meanwhile.
 
     Raises:
         CookieMismatchError: directories, and metadata if there is a store, do not agree.
@@ -58,21 +58,20 @@ def rebuild_index(
     passwords: Sequence[bytes],
     tell: Callable[[str, int], None],
 ) -> dict[str, RebuildReport | None]:
-    """Make the indexes of a stopped bookie anew, one after the other; tell of each directory.
+    """Rebuild the indexes of a stopped bookie, one after the other; return a report of each.
 
-    ``None``: an earlier run was carried to its end.
-
-    Of ledgers whose header is lost the metadata are asked; ``passwords`` are those to try.
+    ``None`` instead of a report: only the swap of an earlier run was finished. The metadata give
+    the keys of ledgers whose header is lost; ``passwords`` are those to try.
 
     Raises:
         CookieMismatchError, DirectoryInUseError: as ``check``.
-        CorruptRecordError: entries may be lost; says where. Nothing was changed.
-        InvalidOptionError: metadata, or a ledger's password, are needed and were not given.
+        CorruptRecordError: entries may be lost at the named place. Nothing was changed.
+        InvalidOptionError: metadata or a ledger's password are needed and were not given.
     """
     cookie = _identity(files, store, config)
     used = in_service(files, config)
     ledger_dirs = [path for path in config.ledger_dirs if path in used]
-    # one that has lost all of its index first: the others tell what did not live there
+    # directories without an index first: the other indexes show which ledgers are not in them
     ledger_dirs.sort(key=lambda path: files.exists(f"{path}/index"))
     with locked(files, used):
         reports = {
@@ -98,7 +97,7 @@ def _leave_limbo(
     ledger_dirs: Sequence[str],
     reports: Mapping[str, RebuildReport | None],
 ) -> None:
-    """Clear the ledgers that had lost their index, and of which no entry is missing now."""
+    """Clear the ledgers that had lost their index and have all entries now."""
     fail_stop = FailStop()
     limbo = LimboFile(files, ledger_dirs[0], bookie_id=cookie.bookie_id, fail_stop=fail_stop)
     with limbo.guard("read"):
@@ -109,9 +108,9 @@ def _leave_limbo(
 
 
 def wipe_bookie(files: FileSystem, store: MetadataStore | None, config: BookieConfig) -> None:
-    """Remove all data in the directories of a stopped bookie; with a store, its cookies, too.
+    """Delete all data in the directories of a stopped bookie; with a store, its cookies, too.
 
-    Those out of service are left alone.
+    Directories out of service are not changed.
 
     Raises:
         CookieMismatchError, DirectoryInUseError: as ``check``.
@@ -122,7 +121,7 @@ def wipe_bookie(files: FileSystem, store: MetadataStore | None, config: BookieCo
     ledger_dirs = [path for path in config.ledger_dirs if path in dirs]
     begun = [unfinished.unfinished_command(files, path) for path in ledger_dirs]
     if wipe.COMMAND not in begun:
-        local_cookie(files, config)  # they are one bookie's, or nothing is touched
+        local_cookie(files, config)  # fails unless they are one bookie's
     with locked(files, dirs):
         if store is not None:
             _forget(files, store, dirs)
@@ -135,7 +134,7 @@ def wipe_bookie(files: FileSystem, store: MetadataStore | None, config: BookieCo
 def _missing(
     files: FileSystem, store: MetadataStore, config: BookieConfig, bookie_id: str
 ) -> list[Problem]:
-    """Return which directories in service do not show what the cluster knows of the bookie."""
+    """Return the directories in service that lack the cluster's history of the bookie."""
     lost = service_note(files, config).paths
     journals = {no: path for no, path in enumerate(config.journal_dirs) if path not in lost}
     ledger_dirs = [path for path in config.ledger_dirs if path not in lost]
@@ -152,7 +151,7 @@ def _forget(files: FileSystem, store: MetadataStore, dirs: Sequence[str]) -> Non
         content = read_cookie(files, directory)
         if content is not None:
             bookie_id = decode(Cookie, content, directory).bookie_id
-            with suppress(InvalidOptionError):  # forgotten before
+            with suppress(InvalidOptionError):  # deleted by an earlier run
                 delete(store, bookie_id)
 
 
@@ -165,6 +164,6 @@ def _ask(
 ) -> LedgerSecret | None:
     if store is None:
         raise InvalidOptionError(
-            "metadata", "", f"the index of ledger {ledger_id} is lost: the metadata know the rest"
+            "metadata", "", f"the index of ledger {ledger_id} is lost: the metadata have its key"
         )
     return secret_of(LedgerStore(store), ledger_id, passwords)

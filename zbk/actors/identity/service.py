@@ -1,13 +1,13 @@
 """Taking one of several directories of a bookie out of service, and bringing it back.
 
-    take_out   by the bookie's process, after the bookie has stopped because of the directory; and
-               by an operator, for a bookie that does not start because of it (``retire``)
-    settle     at the next start, before anything is served: what may be lost goes into limbo
+    take_out   by the bookie's process, after the directory made the bookie stop; by an operator,
+               for a bookie that does not start because of it (``retire``)
+    settle     by the next start, before the bookie serves: possible losses go into limbo
     renew      by an operator, for a stopped bookie: an empty disk takes the directory's place
 
-What a directory out of service holds is not looked at any more. Its ledgers, or those whose latest
-records only it had, are not known one by one: so every ledger of before goes into limbo until it
-has been checked (``zbk.durability.limbo``). What is here of them is read as ever.
+The bookie does not read a directory out of service. It does not know the ledgers in it, or those
+whose latest records were only there. So every earlier ledger goes into limbo until it was checked
+(``zbk.durability.limbo``). Their other entries are read as usual.
 
 Source: BookKeeper's ``LedgerDirsManager`` and its listener ``diskFailed``.
 """
@@ -48,7 +48,7 @@ from zbk.system.files import FileSystem
 logger = logging.getLogger("zbk.bookie")
 
 COPIED_NAMES = ("deleted_ledgers", "limbo", "serving", INCARNATION_NAME)
-"""What every ledger directory, or the first of them, has to know from the others."""
+"""The files that a new ledger directory gets from another one."""
 
 _NOT_OURS = ("lost+found", LOCK_NAME, f"{COOKIE_NAME}.new")
 
@@ -56,9 +56,9 @@ _NOT_OURS = ("lost+found", LOCK_NAME, f"{COOKIE_NAME}.new")
 def failed_directory(
     files: FileSystem, config: BookieConfig, error: BaseException | None
 ) -> str | None:
-    """Return the directory without which the bookie can go on after a failure, if there is one.
+    """Return the directory to take out of service after a failure, or ``None``.
 
-    It is the one that the path of a failed write lies in, and another one of its kind is left.
+    It has the path of the failed write, and another directory of its kind is left.
     """
     if not isinstance(error, StorageFailedError) or isinstance(error, NoSpaceError):
         return None
@@ -72,10 +72,10 @@ def failed_directory(
 
 
 def take_out(files: FileSystem, config: BookieConfig, path: str, reason: str) -> None:
-    """Note, in all the others, that a directory is out of service. Durable when this returns.
+    """Record, durably, in all other directories that a directory is out of service.
 
     Raises:
-        StorageFailedError: another one cannot be written either.
+        StorageFailedError: another directory cannot be written either.
     """
     lost = OutOfService(
         path=path,
@@ -87,9 +87,9 @@ def take_out(files: FileSystem, config: BookieConfig, path: str, reason: str) ->
     note = service_note(files, config).with_one(lost)
     _write(files, [one for one in directories(config) if one not in note.paths], note)
     logger.error(
-        "%s is OUT OF SERVICE: %s. The bookie goes on with %s; of ledgers of before it says "
-        "neither yes nor no where something is missing, until they are checked. Replace the disk, "
-        "stop the bookie, run `zbk bookie renew-dir %s` with an empty one there, and start again",
+        "%s is OUT OF SERVICE: %s. The bookie continues with %s; about missing entries of earlier "
+        "ledgers it answers neither yes nor no until they are checked. Replace the disk, stop the "
+        "bookie, run `zbk bookie renew-dir %s` with an empty one there, and start again",
         path,
         reason,
         " and ".join(one for one in _of_kind(config, path) if one not in note.paths),
@@ -104,13 +104,13 @@ def settle(
     losses: Losses,
     next_ledger_id: Callable[[], int],
 ) -> None:
-    """Put what lost directories may have held into limbo, once; bring the note up to date.
+    """Put the ledgers of lost directories into limbo, once; update the note.
 
-    Comes before anything is served, and before storage is opened.
+    Comes before the bookie serves, and before storage is opened.
 
     Raises:
-        StorageFailedError: it cannot be written down; ``NoSpaceError`` among them.
-        MetadataUnavailableError: the metadata store does not tell the next ledger id.
+        StorageFailedError: writing failed; ``NoSpaceError`` among them.
+        MetadataUnavailableError: the metadata store does not give the next ledger id.
     """
     for one in note.directories:
         if one.ledger_id_bound is None:
@@ -121,7 +121,7 @@ def settle(
 
 
 def check_retire(files: FileSystem, config: BookieConfig, path: str) -> None:
-    """Go on only if an operator may take a directory out of service.
+    """Check that an operator may take a directory out of service.
 
     Raises:
         InvalidOptionError: it is not one of the bookie's, or out of service already.
@@ -135,18 +135,18 @@ def check_retire(files: FileSystem, config: BookieConfig, path: str) -> None:
         raise InvalidOptionError("directory", path, "it is out of service already")
     if len([one for one in _of_kind(config, path) if one in left]) < 2:
         raise BookieError(
-            f"{path} is the last directory of its kind: without it there is no bookie; give the "
+            f"{path} is the last directory of its kind, and a bookie needs one; give the "
             "bookie up with `zbk bookie cookie delete`"
         )
 
 
 def retire(files: FileSystem, config: BookieConfig, path: str) -> None:
-    """Retire a directory of a stopped bookie, whatever state it is in.
+    """Take a directory of a stopped bookie, in any state, out of service.
 
     Raises:
         InvalidOptionError, BookieError: as ``check_retire``.
         DirectoryInUseError: the bookie is running.
-        CookieMismatchError: the others do not belong together.
+        CookieMismatchError: the other directories are not of one bookie.
         StorageFailedError: another directory cannot be written.
     """
     check_retire(files, config, path)
@@ -156,12 +156,12 @@ def retire(files: FileSystem, config: BookieConfig, path: str) -> None:
 
 
 def check_renew(files: FileSystem, config: BookieConfig, path: str) -> None:
-    """Go on only if a directory may come back into service, empty.
+    """Check that a directory may come back into service, empty.
 
     Raises:
         InvalidOptionError: it is not out of service.
-        BookieError: it holds something that is not this bookie's, or it is not there.
-        CookieMismatchError: the others do not belong together.
+        BookieError: it has data that are not this bookie's, or does not exist.
+        CookieMismatchError: the other directories are not of one bookie.
         StorageFailedError: it cannot be read.
     """
     if path not in service_note(files, config).paths:
@@ -178,7 +178,7 @@ def check_renew(files: FileSystem, config: BookieConfig, path: str) -> None:
 
 
 def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
-    """Bring a directory of a stopped bookie back into service, empty. Safe to be run again.
+    """Bring a directory of a stopped bookie back into service, empty. It may be run again.
 
     Raises:
         InvalidOptionError, BookieError, CookieMismatchError: as ``check_renew``.
@@ -190,7 +190,7 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
     others = in_service(files, config)
     cookie = encode(local_cookie(files, config))
     with locked(files, [*others, path]), FailStop().guard(path, "write"):
-        # the cookie first, and it stays: with it this can be run again; the note is what counts
+        # the cookie first: with it this can be run again; the note decides
         if read_cookie(files, path) is None:
             write_cookie(files, path, cookie)
         for name in _names_in(files, path):
@@ -214,7 +214,7 @@ def _names_in(files: FileSystem, path: str) -> list[str]:
 
 
 def _make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
-    """Make a ledger directory without ledgers, which has what a checkpoint has just ended in."""
+    """Make a ledger directory without ledgers, with the files of a checkpoint."""
     for name in ("index", "logs"):
         files.make_dirs(f"{path}/{name}")
     for name in COPIED_NAMES:
@@ -227,7 +227,7 @@ def _make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
 
 
 def _without_ledgers(mark: LogMark) -> LogMark:
-    """Return the mark of a directory in which nothing was ever stored."""
+    """Return the mark of a directory without entries."""
     return msgspec.structs.replace(mark, entry_log_id=0, entry_log_size=0, has_census=False)
 
 

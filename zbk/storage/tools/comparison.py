@@ -1,7 +1,7 @@
 """Compares a rebuilt index with the old one, page by page.
 
-A location that only the old index has is kept: its bytes are damaged or gone, and a read of it must
-be an error, not "no such entry".
+A location that only the old index has is kept: the bytes there are damaged or missing, and a read
+of it must be an error, not "no such entry".
 """
 
 from array import array
@@ -56,12 +56,12 @@ class IndexComparison:
                 IndexPath.of(self._root, old.ledger_id).path,
                 0,
                 f"ledger {old.ledger_id} had entries up to {old.last_entry_id}, and neither logs "
-                f"nor index have one behind {last_entry_id}: nothing was changed, because the "
+                f"nor index have one after {last_entry_id}: nothing was changed, because the "
                 "bookie would deny them",
             )
 
     def _compare_page(self, cache: LedgerCache, old: LedgerIndex, page_no: int) -> int:
-        """Compare a page, and keep what only the old index has; return how many it has."""
+        """Compare a page, keep locations that only the old index has; return its entry count."""
         first = page_no << PAGE_BITS
         try:
             page = self._reader.read_page(old, page_no)

@@ -1,7 +1,7 @@
-"""Looks at one entry log: its blocks, the entries in them, its map, and where it is damaged.
+"""Inspects one entry log: its blocks, the entries in them, its map, and its damage.
 
-A log without a map was not sealed: it is being written, or its bookie died; its tail may then be
-torn, which is a fault like any other damage, because no byte tells the one from the other.
+A log without a map was not sealed: it is being written, or its bookie died. Its tail may be torn,
+which is a fault like any other damage, because the bytes do not show the difference.
 
 Source: BookKeeper's ``ReadLogCommand`` and ``ReadLogMetadataCommand``.
 """
@@ -26,14 +26,14 @@ from zbk.storage.entry_logs.format import (
 )
 from zbk.storage.entry_logs.runs import entries_of
 from zbk.storage.entry_logs.scan import Block, BlockWalk
-from zbk.storage.tools.inspection import Fault, Verdict, id_in_name
+from zbk.storage.tools.inspection import Fault, Inspection, id_in_name
 from zbk.system.files import File, FileSystem
 
 _NAME_DIGIT_COUNT: Final = 8
 
 
 class FoundEntry(msgspec.Struct, frozen=True):
-    """An entry of a block, as its first bytes say."""
+    """An entry of a block, from its header."""
 
     offset: int  # in the file
     entry_id: int
@@ -48,64 +48,37 @@ class FoundBlock(msgspec.Struct, frozen=True):
     entries: list[FoundEntry]
 
 
-class EntryLogInspection:
-    """One log. ``bookie_id`` says whose it is, should its header be lost.
+class EntryLogInspection(Inspection[FoundBlock]):
+    """One log: blocks in order, the faults of the map last.
 
-    ``findings`` comes first, once, and to its end; then the attributes say what it amounts to.
+    ``bookie_id`` is the owner of the log if its header is lost.
     """
 
     def __init__(self, files: FileSystem, path: str, bookie_id: str | None = None) -> None:
-        self._files = files
-        self._path = path
+        super().__init__(files, path)
         self._bookie_id = bookie_id
         self.log_id: int | None = id_in_name(path, _NAME_DIGIT_COUNT)
         self.owner_hash: int | None = None if bookie_id is None else checksum(bookie_id.encode())
-        self.map: dict[int, int] | None = None  # bytes by ledger, as the map says
+        self.map: dict[int, int] | None = None  # bytes by ledger, from the map
         self.is_sealed = False
         self.entry_count = 0
-        self.size_by_ledger: dict[int, int] = {}  # as the blocks say
-        self.fault_count = 0
-        self.is_readable = True  # the disk gave all of it
-        self.is_stub = False  # too short for a header: made just before a crash, as a rule
+        self.size_by_ledger: dict[int, int] = {}  # from the blocks
+        self.is_stub = False  # too short for a header: usually made just before a crash
 
-    @property
-    def verdict(self) -> Verdict:
-        """What the findings amount to."""
-        return Verdict.DAMAGED if self.fault_count else Verdict.CLEAN
-
-    def findings(self) -> Iterator[FoundBlock | Fault]:
-        """Yield blocks and faults in the order of their offsets; those of the map come last."""
-        for finding in self._read():
-            self.fault_count += isinstance(finding, Fault)
-            yield finding
-
-    def _read(self) -> Iterator[FoundBlock | Fault]:
-        try:
-            file = self._files.open(self._path, write=False)
-        except OSError as error:
-            self.is_readable = False
-            yield Fault(0, 0, f"cannot be opened: {error.strerror}")
+    def _read(self, file: File) -> Iterator[FoundBlock | Fault]:
+        self.is_stub = is_stub(file.size())
+        yield from self._header(file)
+        if self.log_id is None or self.owner_hash is None:
             return
-        offset = 0
-        try:
-            self.is_stub = is_stub(file.size())
-            yield from self._header(file)
-            if self.log_id is None or self.owner_hash is None:
-                return
-            seed = log_seed_of(self.owner_hash, self.log_id)
-            for found in BlockWalk(file, seed).blocks(is_body_read=True):
-                offset = found.offset
-                if isinstance(found, Block):
-                    yield from self._block(file, found)
-                else:
-                    what = "a write cut off, or damage" if found.is_tail else "damage"
-                    yield Fault(found.offset, found.size, f"no block: {what}")
-            yield from self._map(file, seed)
-        except OSError as error:
-            self.is_readable = False
-            yield Fault(offset, 0, f"cannot be read: {error.strerror}")
-        finally:
-            file.close()
+        seed = log_seed_of(self.owner_hash, self.log_id)
+        for found in BlockWalk(file, seed).blocks(is_body_read=True):
+            self._offset = found.offset
+            if isinstance(found, Block):
+                yield from self._block(file, found)
+            else:
+                what = "a write cut off, or damage" if found.is_tail else "damage"
+                yield Fault(found.offset, found.size, f"no block: {what}")
+        yield from self._map(file, seed)
 
     def _header(self, file: File) -> Iterator[Fault]:
         named = self.log_id
@@ -117,7 +90,7 @@ class EntryLogInspection:
                 yield Fault(
                     LOG_HEADER_SIZE,
                     max(0, file.size() - LOG_HEADER_SIZE),
-                    "without the header no block can be checked: say whose it is with --bookie, "
+                    "without the header no block can be checked: name its bookie with --bookie, "
                     "and keep the file's name",
                 )
             return
@@ -137,7 +110,11 @@ class EntryLogInspection:
             return
         entries = _entries(file.pread(header.body_size, block.offset), block)
         if entries is None:
-            yield Fault(block.offset, header.body_size, f"a block holds something else: {named}")
+            yield Fault(
+                block.offset,
+                header.body_size,
+                f"a block does not hold what its header says: {named}",
+            )
             return
         self.entry_count += len(entries)
         sizes = self.size_by_ledger
@@ -150,7 +127,7 @@ class EntryLogInspection:
         try:
             offset, map_size = decode_footer(footer, size, seed, self._path)
         except CorruptRecordError:
-            return  # not sealed; what a damaged footer left was no block
+            return  # not sealed; a damaged footer was reported as no block
         self.is_sealed = True
         try:
             self.map = decode_map(file.pread(map_size, offset), footer, self._path)
@@ -158,11 +135,11 @@ class EntryLogInspection:
             yield Fault(offset, map_size, error.reason)
             return
         if not self.fault_count and self.map != self.size_by_ledger:
-            yield Fault(offset, map_size, "the map does not say what the blocks hold")
+            yield Fault(offset, map_size, "the map does not match the blocks")
 
 
 def _entries(body: bytes, block: Block) -> list[FoundEntry] | None:
-    """Return the entries of a body; ``None`` if they are not what the block's header says."""
+    """Return the entries of a body; ``None`` if they are not those in the block's header."""
     header = block.header
     found = entries_of(body, header.count)
     if found is None or (found[0], found[1][0]) != (header.ledger_id, header.first_entry_id):

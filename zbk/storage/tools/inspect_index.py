@@ -1,9 +1,9 @@
-"""Looks at one index file: what it says of its ledger, which entries it has, where it is damaged.
+"""Inspects one index file: the state of its ledger, its entries, and its damage.
 
-Without a whole header nothing says which pages were written: every slot that is not zeros is read
-then, as the page that it says it is. A flush that is under way, or that a crash cut short, changes
-the file in place: what it left half done is a fault here, and the next start of the bookie sets it
-right from the flush file.
+Without a whole header the written pages are not known: every slot that is not zeros is read as the
+page whose number it has. A flush that is under way, or that a crash interrupted, changes the file
+in place: a half-written part is a fault here, and the next start of the bookie repairs it from the
+flush file.
 """
 
 import struct
@@ -29,7 +29,7 @@ from zbk.storage.index.index_page import (
     page_no_in,
     page_offset,
 )
-from zbk.storage.tools.inspection import Fault, Verdict, id_in_name
+from zbk.storage.tools.inspection import Fault, Inspection, id_in_name
 from zbk.system.files import File, FileSystem
 
 _NAME_DIGIT_COUNT: Final = 16
@@ -37,62 +37,38 @@ _LEDGER_ID = struct.Struct("<8xq")
 
 
 class FoundRange(msgspec.Struct):
-    """Entries in a row, and the logs that they lie in."""
+    """Entries in a row, and the logs that hold them."""
 
     first_entry_id: int
     last_entry_id: int
     log_ids: list[int]  # in the order of the entries, no two neighbours the same
 
 
-class IndexInspection:
-    """One index file.
-
-    ``findings`` comes first, once, and to its end; then the attributes say what it amounts to.
-    """
+class IndexInspection(Inspection[FoundRange]):
+    """One index file: the faults of the header first, then ranges and faults by page."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
-        self._files = files
-        self._path = path
+        super().__init__(files, path)
         self.ledger_id: int | None = id_in_name(path, _NAME_DIGIT_COUNT)
         self.header: LedgerIndex | None = None
         self.page_count = 0
         self.entry_count = 0
-        self.fault_count = 0
         self._range: FoundRange | None = None
         self._last_entry_id = NO_ENTRY
 
-    @property
-    def verdict(self) -> Verdict:
-        """What the findings amount to."""
-        return Verdict.DAMAGED if self.fault_count else Verdict.CLEAN
-
-    def findings(self) -> Iterator[FoundRange | Fault]:
-        """Yield ranges of entries and faults in the order of the pages; of the header, first."""
-        for finding in self._read():
-            self.fault_count += isinstance(finding, Fault)
-            yield finding
-
-    def _read(self) -> Iterator[FoundRange | Fault]:
-        try:
-            file = self._files.open(self._path, write=False)
-        except OSError as error:
-            yield Fault(0, 0, f"cannot be opened: {error.strerror}")
+    def _read(self, file: File) -> Iterator[FoundRange | Fault]:
+        yield from self._header(file)
+        if self.ledger_id is None:
+            yield Fault(0, file.size(), "neither header nor name has the id of its ledger")
             return
-        try:
-            yield from self._header(file)
-            if self.ledger_id is None:
-                yield Fault(0, file.size(), "neither header nor name say which ledger it is")
-                return
-            yield from self._pages(file, self.ledger_id)
-            yield from self._missing(file)
-        except OSError as error:
-            yield Fault(page_offset(self.page_count), 0, f"cannot be read: {error.strerror}")
-        finally:
-            file.close()
+        yield from self._pages(file, self.ledger_id)
+        yield from self._missing(file)
+
+    def _end(self) -> Iterator[FoundRange | Fault]:
         if self._range is not None:
             yield self._range
         if self.header is not None and self.header.last_entry_id > self._last_entry_id:
-            told = f"the header says that the last entry is {self.header.last_entry_id}"
+            told = f"the header has {self.header.last_entry_id} as the last entry"
             yield Fault(0, 0, f"{told}, and the pages end at {self._last_entry_id}")
 
     def _header(self, file: File) -> Iterator[Fault]:
@@ -115,6 +91,7 @@ class IndexInspection:
 
     def _pages(self, file: File, ledger_id: int) -> Iterator[FoundRange | Fault]:
         for page_no, slot, may_be_hole in self._written(file):
+            self._offset = page_offset(slot)
             data = file.pread(PAGE_SIZE, page_offset(slot))
             try:
                 locations = decode_page(
@@ -128,7 +105,7 @@ class IndexInspection:
                 yield from self._ranges(page_no, locations.tolist())
 
     def _written(self, file: File) -> Iterator[tuple[int, int, bool]]:
-        """Yield number and slot of pages that may have been written, and whether zeros are none."""
+        """Yield number and slot of pages that may be written, and whether it may be a hole."""
         count = _slot_count(file)
         if self.header is None:
             yield from self._named(file, count)
@@ -138,7 +115,7 @@ class IndexInspection:
                 yield one.first + slot - one.slot, slot, one.is_sparse
 
     def _named(self, file: File, count: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield the pages as they say themselves which ones they are, by their numbers."""
+        """Yield the pages in all slots, in the order of the numbers in them."""
         found = []
         for slot in range(count):
             data = file.pread(PAGE_SIZE, page_offset(slot))
@@ -149,7 +126,7 @@ class IndexInspection:
         yield from sorted(found)
 
     def _missing(self, file: File) -> Iterator[Fault]:
-        """Yield the runs of pages that the header knows and that the file is too short for."""
+        """Yield the runs of pages in the header that lie after the end of the file."""
         count = _slot_count(file)
         for one in self.header.extents.placed if self.header is not None else ():
             if one.slot_end > count and not one.is_sparse:
@@ -179,5 +156,5 @@ class IndexInspection:
 
 
 def _slot_count(file: File) -> int:
-    """Return how many slots the file has, the last one cut off perhaps."""
+    """Return the number of slots in the file; the last one may be cut off."""
     return -(-max(0, file.size() - INDEX_HEADER_SIZE) // PAGE_SIZE)

@@ -1,9 +1,9 @@
-"""Looks at one journal segment: its records, and where it is damaged.
+"""Inspects one journal segment: its records, and its damage.
 
-What lies after the last whole record may be zeros, the record that was being written at a crash
-or is being written now, that record damaged since, or bytes of an earlier life of the file. The
-first is clean. A record that has the sequence or the link that are due is a fault. Of other bytes
-nothing can be told: the verdict is an open end, which most segments have that a bookie used again.
+The bytes after the last whole record may be zeros, a record that was being written at a crash or is
+being written now, that record damaged since, or bytes of an earlier use of the file. Zeros are
+clean. A record with the sequence or the link that comes next is a fault. The origin of other bytes
+is unknown: the verdict is an open end, which most segments have that a bookie used again.
 
 Source: BookKeeper's ``ReadJournalFilesCommand``; the rules are those of ``journal_replay``.
 """
@@ -29,7 +29,7 @@ from zbk.storage.journal.segment import (
     segment_seed_of,
 )
 from zbk.storage.journal.segment_reader import RecordReader
-from zbk.storage.tools.inspection import Fault, Verdict, id_in_name
+from zbk.storage.tools.inspection import Fault, Inspection, Verdict, id_in_name
 from zbk.system.files import File, FileSystem
 
 _WINDOW_SIZE: Final = 1024 * 1024
@@ -38,13 +38,13 @@ _SEQUENCE_AND_PREVIOUS = struct.Struct("<8xQ8xQ")
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """What the next record has to follow."""
+    """The record that the next one has to follow."""
 
     sequence: int
     link: int
 
     def is_next(self, decoded: DecodedRecord) -> bool:
-        """Return whether a record follows."""
+        """Return whether a record follows this one."""
         return decoded.sequence == self.sequence + 1 and decoded.previous == self.link
 
 
@@ -55,54 +55,33 @@ class FoundRecord(msgspec.Struct, frozen=True):
     decoded: DecodedRecord
 
 
-class JournalInspection:
-    """One segment. ``before`` is where the segment before it ended, if that is known.
-
-    ``findings`` comes first, once, and to its end; then the attributes say what it amounts to.
-    """
+class JournalInspection(Inspection[FoundRecord]):
+    """One segment. ``before`` is the end of the segment before it, if that is known."""
 
     def __init__(self, files: FileSystem, path: str, before: Chain | None = None) -> None:
-        self._files = files
-        self._path = path
+        super().__init__(files, path)
         self.header: SegmentHeader | None = None
-        self.end: Chain | None = before  # where the next segment goes on
+        self.end: Chain | None = before  # where the next segment continues
         self.record_count = 0
         self.first_sequence: int | None = None
-        self.synced_sequence = 0  # records up to this one were synced, as later ones say
-        self.end_offset = SEGMENT_HEADER_SIZE
-        self.fault_count = 0
+        self.synced_sequence = 0  # the last record that a later one reports as synced
+        self.end_offset = self._offset = SEGMENT_HEADER_SIZE
         self._verdict = Verdict.CLEAN
 
     @property
     def verdict(self) -> Verdict:
-        """What the findings amount to."""
+        """The result. Only after all findings."""
         return Verdict.DAMAGED if self.fault_count else self._verdict
 
-    def findings(self) -> Iterator[FoundRecord | Fault]:
-        """Yield records and faults in the order of their offsets."""
-        for finding in self._read():
-            self.fault_count += isinstance(finding, Fault)
-            yield finding
-
-    def _read(self) -> Iterator[FoundRecord | Fault]:
-        try:
-            file = self._files.open(self._path, write=False)
-        except OSError as error:
-            yield Fault(0, 0, f"cannot be opened: {error.strerror}")
-            return
-        try:
-            yield from self._header(file)
-            if self.header is not None:
-                yield from self._records(file, self.header)
-        except OSError as error:
-            yield Fault(self.end_offset, 0, f"cannot be read: {error.strerror}")
-        finally:
-            file.close()
+    def _read(self, file: File) -> Iterator[FoundRecord | Fault]:
+        yield from self._header(file)
+        if self.header is not None:
+            yield from self._records(file, self.header)
 
     def _header(self, file: File) -> Iterator[Fault]:
         data = file.pread(SEGMENT_HEADER_SIZE, 0)
         if len(data) < SEGMENT_HEADER_SIZE:
-            yield Fault(0, len(data), "ends inside of the header")
+            yield Fault(0, len(data), "ends inside the header")
         if len(data) == SEGMENT_HEADER_SIZE and not any(data) and not _has_bytes(file, len(data)):
             self._verdict = Verdict.UNUSED
             return
@@ -111,7 +90,7 @@ class JournalInspection:
         whole = [copy for copy in copies if copy is not None]
         fitting = [copy for copy in whole if copy.segment_id == named]
         if whole and named is not None and not fitting:
-            # a name is given to an old file before its header is written
+            # an old file gets its name before its header is written
             self._verdict = Verdict.UNUSED
             return
         chosen = next(iter(fitting or whole), None)
@@ -119,11 +98,11 @@ class JournalInspection:
             if copy is None:
                 yield Fault(offset, 0, "this copy of the header is damaged")
             elif copy != chosen:
-                yield Fault(offset, 0, "this copy of the header is of another life of the file")
+                yield Fault(offset, 0, "this copy of the header is of an earlier use of the file")
         if chosen is None:
-            yield Fault(0, file.size(), "without a header no record can be told from other bytes")
+            yield Fault(0, file.size(), "without a header no record can be recognized")
         elif file.size() < chosen.page_count * PAGE_SIZE:
-            told = "the file was made longer, and its end is missing"
+            told = "the file was longer, and its end is missing"
             yield Fault(file.size(), 0, told)
         self.header = chosen
 
@@ -139,7 +118,8 @@ class JournalInspection:
                     return
                 offset, decoded = found
                 yield self._gap(offset, decoded, error.reason)
-                self.end, self.end_offset = None, offset
+                self.end = None
+                self.end_offset = self._offset = offset
             if self.end is not None and not self.end.is_next(decoded):
                 yield Fault(
                     self.end_offset,
@@ -155,21 +135,21 @@ class JournalInspection:
             self.first_sequence = decoded.sequence
         self.synced_sequence = max(self.synced_sequence, decoded.synced_sequence)
         self.end = Chain(decoded.sequence, decoded.checksum)
-        self.end_offset = decoded.end_offset
+        self.end_offset = self._offset = decoded.end_offset
 
     def _gap(self, offset: int, decoded: DecodedRecord, reason: str) -> Fault:
         known = decoded.sequence - 1 if self.end is None else self.end.sequence
         was_synced = decoded.synced_sequence > known
         told = (
-            "what lay here had been synced"
+            "the bytes here had been synced"
             if was_synced
-            else "what lay here may never have been synced"
+            else "the bytes here may never have been synced"
         )
         size = offset - self.end_offset
         return Fault(self.end_offset, size, f"{reason}; {told}; record {decoded.sequence} follows")
 
     def _tail(self, file: File, reason: str) -> Iterator[Fault]:
-        """Judge what lies after the last whole record."""
+        """Judge the bytes after the last whole record."""
         size = max(0, file.size() - self.end_offset)
         head = file.pread(RECORD_HEADER_SIZE, self.end_offset)
         if _is_begun(head, self.end):
@@ -180,10 +160,10 @@ class JournalInspection:
 
 
 def _is_begun(head: bytes, end: Chain | None) -> bool:
-    """Return whether this is the start of the record that is due, though not all of it fits."""
+    """Return whether this is the start of the next record, with the right sequence or link."""
     if end is None or not any(head):
         return False
-    if len(head) < 16:  # of the fields that tell, not one is whole
+    if len(head) < 16:  # neither sequence nor link is whole
         return RECORD_MAGIC.startswith(head[: len(RECORD_MAGIC)])
     sequence, previous = _SEQUENCE_AND_PREVIOUS.unpack(head[:32].ljust(32, b"\0"))
     is_linked = len(head) >= 32 and previous == end.link

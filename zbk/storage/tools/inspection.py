@@ -1,38 +1,90 @@
-"""What all inspections of files have in common: findings, and what they amount to.
+"""The common part of all inspections of files: findings and the verdict.
 
-An inspection looks at one file as it lies there, whatever its name and place: a bookie's, which may
-run, or a copy. It only ever opens it to read, and takes no lock. It goes on after damage where it
-can. Used by ``zbk inspect`` and by no bookie.
+An inspection reads one file of any name and place: that of a bookie, which may be running, or a
+copy. It takes no lock, and continues after damage where it can. Used by ``zbk inspect`` and by
+other tools for stopped bookies.
 
 Words: a *fault* is a part of the file that is not what it should be. The *verdict* is about the
-whole file; ``CLEAN`` is said only if every byte that some checksum covers passed it.
+whole file; it is ``CLEAN`` only if every byte that a checksum covers passed it.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import PurePath
+from typing import Generic, TypeVar
 
 import msgspec
 
+from zbk.system.files import File, FileSystem
+
+FoundT = TypeVar("FoundT")
+
 
 class Fault(msgspec.Struct, frozen=True):
-    """What is wrong, and where."""
+    """A part of a file that is not what it should be."""
 
     offset: int
-    size: int  # bytes that are of no use; 0 where a place and no extent is known
+    size: int  # unusable bytes; 0: not known
     reason: str
 
 
 class Verdict(StrEnum):
-    """What an inspection amounts to."""
+    """The result of an inspection."""
 
     CLEAN = "clean"
-    OPEN_END = "open end"  # after what is whole lie bytes of which nothing can be told
-    UNUSED = "unused"  # made for later
+    OPEN_END = "open end"  # bytes of unknown origin follow the whole part
+    UNUSED = "unused"  # prepared, without content
     DAMAGED = "damaged"
 
 
+class Inspection(Generic[FoundT]):
+    """One file. ``findings`` runs once, to its end; then the attributes have the results."""
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._offset = 0  # of the part that is being read
+        self.fault_count = 0
+        self.is_readable = True  # the disk gave all of it
+
+    @property
+    def verdict(self) -> Verdict:
+        """The result. Only after all findings."""
+        return Verdict.DAMAGED if self.fault_count else Verdict.CLEAN
+
+    def findings(self) -> Iterator[FoundT | Fault]:
+        """Yield what is found and the faults, in order."""
+        for finding in self._findings():
+            self.fault_count += isinstance(finding, Fault)
+            yield finding
+
+    def _findings(self) -> Iterator[FoundT | Fault]:
+        try:
+            file = self._files.open(self._path, write=False)
+        except OSError as error:
+            self.is_readable = False
+            yield Fault(0, 0, f"cannot be opened: {error.strerror}")
+            return
+        try:
+            yield from self._read(file)
+        except OSError as error:
+            self.is_readable = False
+            yield Fault(self._offset, 0, f"cannot be read: {error.strerror}")
+        finally:
+            file.close()
+        yield from self._end()
+
+    def _read(self, file: File) -> Iterator[FoundT | Fault]:
+        """Yield the findings in an open file."""
+        raise NotImplementedError
+
+    def _end(self) -> Iterator[FoundT | Fault]:
+        """Yield the findings that follow from all others, also after a failed read."""
+        yield from ()
+
+
 def id_in_name(path: str, digit_count: int) -> int | None:
-    """Return the id that the name of a file of a bookie says; ``None`` for any other name.
+    """Return the id in the name of a bookie's file; ``None`` for any other name.
 
     >>> id_in_name("/copy/0000001f.log", 8), id_in_name("/copy/some.log", 8)
     (31, None)

@@ -1,4 +1,4 @@
-"""An index that is built in a folder of its own and then takes its place, file by file.
+"""A new index: built in a folder of its own, then moved into place file by file.
 
 Threads: one, before the bookie serves or while it is stopped.
 """
@@ -15,7 +15,7 @@ from zbk.system.files import FileSystem
 class NewIndex:
     """The new index of one ledger directory. Errors are ``OSError``.
 
-    The caller has put the entry logs that the index points into on stable storage.
+    The caller has synced the entry logs that the index points into.
     """
 
     def __init__(self, files: FileSystem, ledger_dir: str, folder: str) -> None:
@@ -26,23 +26,23 @@ class NewIndex:
         self.root = f"{self._folder}/index"
 
     def begin(self, open_files: OpenFiles, fail_stop: FailStop) -> LedgerCache:
-        """Return a cache of the new index, which is empty."""
+        """Return a cache of the new, empty index."""
         self._files.make_dirs(self._folder)
         cache = cache_without_logs(self._files, self._folder, open_files, fail_stop)
         cache.open()
         return cache
 
     def name_files(self) -> int:
-        """Give each new file its name in the index, durably; return how many there were.
+        """Give each new file its name in the index, durably; return their number.
 
-        An earlier attempt may have done any part of it.
+        An earlier attempt may have done a part of it.
         """
         found = ledger_ids(self._files, self.root) if self._files.exists(self.root) else []
         for ledger_id in found:
             place = IndexPath.of(self._root, ledger_id)
             self._files.make_dirs(place.directory)
             self._files.rename(IndexPath.of(self.root, ledger_id).path, place.path)
-        # the new names first: a crash in between may show a file twice, and never nowhere
+        # the new names first: after a crash in between, a file may have two names, but never none
         for root in (self._root, self.root):
             for directory in (
                 index_directories(self._files, root) if self._files.exists(root) else ()

@@ -1,26 +1,26 @@
-"""Makes the index of a stopped bookie anew, from its entry logs, its journal and the old index.
+"""Rebuilds the index of a stopped bookie from its entry logs, its journal and the old index.
 
     build     a new index in a folder of its own, ``rebuild``: every entry of every log; of an
-              entry that is there twice, the one in the later log
-    compare   with the old index, page by page. What only the old one has keeps its place: its
-              bytes are damaged or gone, and reading it has to be an error, not "no such entry"
-    refuse    if bytes of logs are damaged and the old index does not tell whole what was there,
-              or an entry is gone of which the old index knew: nothing was changed
+              entry in two logs, the copy in the later log
+    compare   with the old index, page by page. A location that only the old index has is kept: the
+              bytes there are damaged or missing, and a read must be an error, not "no such entry"
+    refuse    if logs are damaged and the old index is not whole, or if an entry of the old index is
+              in neither: nothing was changed
     verify    the new files are read back
     swap      a note is made that keeps the bookie from starting (``directory.unfinished``); the
-              flush file is made void; each new file gets its name, over the old one; a new census
-              is written; the note goes
+              flush file is made void; each new file replaces the old one; a new census is written;
+              the note is removed
 
-A crash before the note leaves the old index; after it, ``run`` goes on with the swap. Ledgers that
-were deleted stay away; where a header was lost, ``tools.rebuild_sources`` says what happens.
+A crash before the note leaves the old index; after it, ``run`` continues the swap. Deleted ledgers
+are left out. For ledgers whose header was lost, see ``tools.rebuild_sources``.
 
-With several ledger directories it is the index of one of them; ledgers that the index of another
-one has are left to that.
+With several ledger directories it rebuilds the index of one of them, without ledgers that the index
+of another one has.
 
-The journal stays as it is: the next start replays it, as ever, over the new index.
+The journal is not changed: the next start replays it over the new index.
 
-The tail of a log that was not sealed may be torn, and what a log holds that was begun after the
-last log mark may be anything: the journal has those entries. All other damage may hide entries.
+The tail of an unsealed log may be torn, and a log that was begun after the last log mark may hold
+anything: the journal has those entries. All other damage may hide entries.
 
 Source: BookKeeper's ``InterleavedStorageRegenerateIndexOp``, which forgets fences.
 """
@@ -67,11 +67,11 @@ COMMAND: Final = "zbk bookie rebuild-index"
 _NO_LIMIT: Final = 1 << 62
 
 Tell = Callable[[str, int], None]
-"""What goes on, and how many entries are done."""
+"""Receives the name of the present step, and the number of entries done."""
 
 
 class RebuildReport(msgspec.Struct, frozen=True):
-    """What a rebuild found. Counts of entries, but for the first."""
+    """The report of a rebuild. Counts are of entries, except the first."""
 
     ledger_count: int
     entry_count: int
@@ -79,16 +79,16 @@ class RebuildReport(msgspec.Struct, frozen=True):
     moved_count: int  # it had them elsewhere
     kept_count: int  # only it had them: reading them is an error
     fenced_ids: tuple[int, ...]  # ledgers whose header was lost
-    left_out_ids: tuple[int, ...]  # ledgers that were deleted
-    torn_tails: tuple[str, ...]  # of logs that were not sealed
-    whole: LedgerRanges = LedgerRanges()  # ledgers of which no entry can be missing
+    left_out_ids: tuple[int, ...]  # deleted ledgers
+    torn_tails: tuple[str, ...]  # of unsealed logs
+    whole: LedgerRanges = LedgerRanges()  # ledgers without a missing entry
 
 
 class IndexRebuild:
     """One rebuild. The caller holds the locks of the directories.
 
     Raises:
-        StorageFailedError: from ``run``: a write or fsync failed; what was not swapped is not.
+        StorageFailedError: from ``run``: a write or fsync failed; run it again.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class IndexRebuild:
         self._files = files
         self._journal_dirs = (journal_dir,) if isinstance(journal_dir, str) else journal_dir
         self._out_of_service = out_of_service
-        self._other_ledger_dirs = other_ledger_dirs  # in service; what lives there is not here
+        self._other_ledger_dirs = other_ledger_dirs  # in service; their ledgers are left out
         self._ledger_dir = ledger_dir
         self._bookie_id = bookie_id
         self._owner = bookie_id.encode()
@@ -128,10 +128,10 @@ class IndexRebuild:
         self._read_count = 0  # copies count
 
     def run(self) -> RebuildReport | None:
-        """Rebuild, and swap; ``None``: the swap of an earlier run was carried to its end.
+        """Rebuild, and swap; ``None``: only finished the swap of an earlier run.
 
         Raises:
-            CorruptRecordError: entries may be lost; says where. Nothing was changed.
+            CorruptRecordError: entries may be lost at the named place. Nothing was changed.
             CookieMismatchError: the files are another bookie's.
             ZbkError: the key of a ledger whose header is lost is not known.
         """
@@ -172,7 +172,7 @@ class IndexRebuild:
     def _read_sources(self) -> None:
         self._known.read_flush_file(self._files, self._ledger_dir)
         if self._is_old_whole:
-            # as a start does: what the flush file has is newer than what is in the files
+            # as a start does: the flush file is newer than the index files
             cache_without_logs(
                 self._files, self._ledger_dir, self._open_files, self._fail_stop
             ).open()
@@ -194,7 +194,7 @@ class IndexRebuild:
             for number, path in enumerate(self._journal_dirs)
             if path not in self._out_of_service and self._files.exists(path)
         }
-        # twice: a ledger may have its key in one journal and what belongs to it in another
+        # twice: the key of a ledger may be in one journal, and its other records in another
         for number, path in [*there.items()] * (1 if len(self._journal_dirs) == 1 else 2):
             position = NO_POSITION if self._mark is None else self._mark.positions[number]
             self._known.read_journal(self._files, path, self._owner, position)
@@ -211,20 +211,22 @@ class IndexRebuild:
             root = f"{directory}/index"
             if not self._files.exists(root):
                 raise BookieError(
-                    f"{root} is missing, too, and nothing tells which ledgers lived in it: put it "
+                    f"{root} is missing, too, and the ledgers in it are not known: put it "
                     "back, or take the directory out of service with `zbk bookie retire-dir`"
                 )
             self._taken.update(dict.fromkeys(ledger_ids(self._files, root), False))
             self._elsewhere_ids.update(self._taken)
 
     def _miss_files(self) -> None:
-        """Note what the census has, and what is gone of it."""
+        """Record the ledgers and logs in the census that are missing."""
         lost = look(self._files, self._ledger_dir, self._owner)
         self._known.named_ids.update(lost.ledger_ids)
         self._is_old_whole &= not lost.ledger_ids
         self._is_log_set_known = lost.least_sizes is not None
         for log in lost.logs:
-            told = "is gone" if log.size is None else f"ends here, and had {log.least_size} bytes"
+            told = (
+                "is missing" if log.size is None else f"ends here, and had {log.least_size} bytes"
+            )
             self._losses.append(_loss(log.path, Fault(log.size or 0, 0, told)))
 
     def _scan_logs(self, cache: LedgerCache) -> None:
@@ -236,7 +238,7 @@ class IndexRebuild:
             path = log_path(directory, log_id)
             self._scan_log(cache, path, log_id, may_hide=log_id <= promised_log_id)
             self._sync(path)
-        # nothing in the index may point at what a loss of power would take
+        # the index must not point at logs that a loss of power can take
         self._files.sync_dir(directory)
 
     def _scan_log(self, cache: LedgerCache, path: str, log_id: int, *, may_hide: bool) -> None:
@@ -301,11 +303,11 @@ class IndexRebuild:
                     raise CorruptRecordError(path, found.offset, found.reason)
 
     def _swap(self) -> None:
-        """Give every new file its name. Any part of it may have been done before."""
+        """Give every new file its name. A part of it may have been done before."""
         flush_file = FlushFile(self._files, self._ledger_dir)
         if self._files.exists(flush_file.path):
             flush_file.retire()
-        # a compaction that was cut short would go on by what the old index said was live
+        # an interrupted compaction would continue with the live entries of the old index
         CompactionNote(self._files, self._ledger_dir, self._owner).remove()
         self._files.make_dirs(self._root)
         self._new.name_files()
@@ -314,7 +316,7 @@ class IndexRebuild:
         self._new.remove()
 
     def _write_census(self) -> None:
-        """Count what is there now; logs that are gone stay counted: old index files point there."""
+        """Write a census of the present files and of missing logs, at which old locations point."""
         census = Census(self._files, self._ledger_dir, owner=self._owner, fail_stop=self._fail_stop)
         lost = look(self._files, self._ledger_dir, self._owner)
         sizes = dict(lost.known_sizes)
@@ -327,7 +329,7 @@ class IndexRebuild:
         census.write(sizes)
 
     def _size(self, path: str) -> int:
-        """Return the bytes of a log, which were synced when it was read; 0: it cannot be opened."""
+        """Return the bytes of a log, which the scan has synced; 0: it cannot be opened."""
         with suppress(OSError):
             return file_size(self._files, path)
         return 0
@@ -356,7 +358,7 @@ def _loss(path: str, fault: Fault) -> CorruptRecordError:
     return CorruptRecordError(
         path,
         fault.offset,
-        f"{fault.reason}; what entries were there could be told by the old index only, and that is "
-        "not whole: nothing was changed, because the bookie would deny those entries. Let the "
-        "other replicas make up for this bookie",
+        f"{fault.reason}; only the old index has the entries that were there, and it is not whole: "
+        "nothing was changed, because the bookie would deny those entries. Restore them from the "
+        "other replicas",
     )

@@ -1,13 +1,12 @@
-"""What a rebuild of the index knows of each ledger, beside its entries, and from where.
+"""The state of each ledger for a rebuild of the index, and its sources.
 
     headers   of the old index files, and of the flush file, which may be newer
-    journal   the records that are still there: a ledger's key comes ahead of all else of it, so
-              an unbroken journal with the key record has every fence and LAC after it
+    journal   the remaining records: the key of a ledger is its first record, so an unbroken journal
+              with the key record has every later fence and LAC
     others    the cluster's metadata, asked last, through a function
 
-A ledger of which neither header nor journal tell was perhaps fenced. So it is fenced from now on: a
-writer that is still there has to go elsewhere, while a fence that was forgotten would let two
-writers go on.
+A ledger with neither header nor journal may have been fenced. So it is fenced from now on: a writer
+that is still alive uses another bookie, while a forgotten fence would let two writers continue.
 """
 
 from collections.abc import Callable
@@ -33,40 +32,42 @@ from zbk.system.files import FileSystem
 
 
 class LedgerSecret(msgspec.Struct, frozen=True):
-    """What has to be known of a ledger before it can be taken in."""
+    """The key and type of a ledger."""
 
     ledger_key: bytes
     ledger_type: LedgerType
 
 
 AskOthers = Callable[[int], LedgerSecret | None]
-"""From a ledger id to what others know; ``None``: the ledger was deleted. Raises ``ZbkError``."""
+"""From a ledger id to its secret; ``None``: the ledger was deleted. Raises ``ZbkError``."""
 
 
 def ask_nobody(ledger_id: int) -> LedgerSecret | None:
-    """Ask where there are no metadata.
+    """Fail, because there are no metadata to ask.
 
     Raises:
         InvalidOptionError: always.
     """
-    raise InvalidOptionError("metadata", "", f"they know the key of ledger {ledger_id}")
+    raise InvalidOptionError("metadata", "", f"they have the key of ledger {ledger_id}")
 
 
 class KnownLedgers:
-    """What is known of ledgers. Read once, before the entries."""
+    """The known ledgers. All sources are read once, before the entries."""
 
     def __init__(self, ask_others: AskOthers) -> None:
         self._ask_others = ask_others
         self._headers: dict[int, LedgerIndex] = {}
         self._journaled: dict[int, LedgerIndex] = {}  # with a key record
-        self._replayed_ids: set[int] = set()  # of these, by a start: from their very beginning
+        self._replayed_ids: set[int] = (
+            set()
+        )  # of these, those that a start replays from their first record
         self._is_journal_whole = True
         self.has_lost_headers = False
-        self.named_ids: set[int] = set()  # by files and journal
-        self.fenced_ids: set[int] = set()  # because nothing tells whether they were
+        self.named_ids: set[int] = set()  # in files and journal
+        self.fenced_ids: set[int] = set()  # because their fences are not known
 
     def read_flush_file(self, files: FileSystem, directory: str) -> None:
-        """Record the headers of a flush that a crash cut short."""
+        """Record the headers of a flush that a crash interrupted."""
         for ledger_id, parts in FlushFile(files, directory).read():
             self.named_ids.add(ledger_id)
             for part in parts:
@@ -75,7 +76,7 @@ class KnownLedgers:
                     self._headers[ledger_id] = header
 
     def read_index(self, files: FileSystem, root: str, reader: IndexReader) -> None:
-        """Record the headers of index files; what the flush file had is in them by now."""
+        """Record the headers of index files; those of the flush file are in them by now."""
         for ledger_id in ledger_ids(files, root):
             self.named_ids.add(ledger_id)
             try:
@@ -89,7 +90,7 @@ class KnownLedgers:
     def read_journal(
         self, files: FileSystem, directory: str, owner: bytes, mark: JournalPosition
     ) -> None:
-        """Record every whole record that is still there; a start would replay those from ``mark``.
+        """Record every whole record of a journal; a start replays those after ``mark``.
 
         Raises:
             CookieMismatchError: the journal is another bookie's.
@@ -105,19 +106,19 @@ class KnownLedgers:
                     before, offset = decoded, decoded.end_offset
 
     def miss_a_journal(self) -> None:
-        """Note that there was one more journal: it may have had fences."""
+        """Record that a journal is missing, which may have had fences."""
         self._is_journal_whole = False
 
     def header_of(self, ledger_id: int) -> LedgerIndex | None:
-        """Return the header that the old index has of a ledger."""
+        """Return the header of a ledger in the old index."""
         return self._headers.get(ledger_id)
 
     def is_told_whole(self, ledger_id: int) -> bool:
-        """Return whether the old index, or what a start replays, has every entry of a ledger."""
+        """Return whether the old index, or the replay of a start, has every entry of a ledger."""
         return ledger_id in self._headers or ledger_id in self._replayed_ids
 
     def new_header(self, ledger_id: int) -> LedgerIndex | None:
-        """Return the header to begin anew with, without pages; ``None`` for a deleted ledger.
+        """Return a new header, without pages; ``None`` for a deleted ledger.
 
         Raises:
             ZbkError: the ledger's key is not known.

@@ -1,24 +1,23 @@
-"""Makes index files anew that a disk has lost, from the entry logs, ahead of a start.
+"""Rebuilds, at a start, the index files that a disk has lost, from the entry logs.
 
-    scan     every log that may hold a lost ledger: those that were sealed tell by their map. Only
-             blocks of lost ledgers are read, into an index in a folder of its own, ``reindex``
+    scan     every log that may hold a lost ledger, by the maps of sealed logs. Only blocks of lost
+             ledgers are read, into an index in a folder of its own, ``reindex``
     swap     each new file, whole and synced, gets its name in the index
 
-The ledgers are in limbo before this begins (``zbk.durability.limbo``), so that a crash at any step
-loses nothing: files that have their name stay, the next start makes the others.
+The ledgers are in limbo before this begins (``zbk.durability.limbo``), so a crash at any step loses
+nothing: named files stay, and the next start makes the others.
 
-What an index file had beside locations is lost: fences, explicit LACs. The ledger's key and type
-are asked of the cluster's metadata; a ledger that these do not know any more is left out.
+Fences and explicit LACs of an index file are lost. Key and type of the ledger come from the
+cluster's metadata; a ledger that the metadata do not have is left out.
 
-*Whole* is a ledger of which every entry is in the index again. That is so where every log that has
-to be there is, up to its size, and nothing in it was damaged that may have been the ledger's; what
-came after the last log mark the journal brings back. Of the others, what is missing stays unknown
-until the bookie has asked its peers.
+A ledger is *whole* if every entry of it is in the index again: every log in the census exists with
+its full size, and no damage in it can be the ledger's. The journal brings back entries after the
+last log mark. Of other ledgers, missing entries stay unknown until the bookie has asked its peers.
 
-Bounded: logs are read in order until ``SIZE_MAX`` bytes of them were, so that a start ends. What is
-left then is for `zbk bookie rebuild-index`, or for the peers.
+Bounded: logs are read in order, up to ``SIZE_MAX`` bytes, so that a start ends. The rest is left to
+`zbk bookie rebuild-index`, or to the peers.
 
-One thread, before anything is served. Source: ours; ``zbk.storage.tools.rebuild`` does it for all.
+One thread, before the bookie serves. Source: zbk's; ``zbk.storage.tools.rebuild`` rebuilds all.
 """
 
 from array import array
@@ -44,29 +43,29 @@ from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.system.files import File, FileSystem
 
 SIZE_MAX: Final = 16 * 1024 * 1024 * 1024
-"""Bytes of logs that one start walks over. Walking over a GiB takes about a second where blocks are
-large; of entries that came one by one ten."""
+"""Bytes of logs that one start reads. A GiB takes about a second with large blocks, and ten seconds
+with entries that came one by one."""
 
 FOLDER: Final = "reindex"
 
 
 class Reindexed(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The result."""
 
-    ledger_count: int = 0  # that have an index file again
+    ledger_count: int = 0  # with a new index file
     entry_count: int = 0
     doubtful_ids: frozenset[int] = frozenset()  # ledgers that may lack entries
-    doubt: str = ""  # why every ledger may; empty: those that are not doubtful are whole
+    doubt: str = ""  # why every ledger may; empty: all others are whole
 
 
 class Reindex:
     """One attempt, for one ledger directory.
 
-    ``lost``: the ledgers to look for. ``least_sizes``: the logs that have to be there, and their
-    bytes at least; ``None``: not known.
+    ``lost``: the ledgers to find. ``least_sizes``: the logs in the census, and their least bytes;
+    ``None``: not known.
 
     Raises:
-        ZbkError: the metadata store does not tell a ledger's key.
+        ZbkError: the metadata store does not give a ledger's key.
         OSError: writing failed, or a directory cannot be listed.
     """
 
@@ -93,11 +92,11 @@ class Reindex:
         self._size_left = size_max
         self._taken: dict[int, bool] = {}
         self._doubtful: set[int] = set()
-        self._doubt = "" if least_sizes is not None else "nobody knows which logs there were"
+        self._doubt = "" if least_sizes is not None else "it is not known which logs there were"
         self._entry_count = 0
 
     def run(self) -> Reindexed:
-        """Do it; when this returns all that was found is on stable storage."""
+        """Rebuild the index files; when this returns they are on stable storage."""
         self._new.remove()
         open_files = OpenFiles(self._files, OPEN_FILES_MAX)
         try:
@@ -115,7 +114,7 @@ class Reindex:
     def _scan_logs(self, cache: LedgerCache) -> None:
         found = log_ids(self._files, self._log_dir) if self._files.exists(self._log_dir) else []
         for log_id in sorted((self._least_sizes or {}).keys() - set(found)):
-            self._doubt_all(f"entry log {log_path(self._log_dir, log_id)} is gone")
+            self._doubt_all(f"entry log {log_path(self._log_dir, log_id)} is missing")
         has_entries = False
         for log_id in found:
             try:
@@ -125,10 +124,10 @@ class Reindex:
             except OSError as error:
                 self._doubt_all(f"{log_path(self._log_dir, log_id)} cannot be read: {error}")
         if has_entries:
-            self._files.sync_dir(self._log_dir)  # an index file may not outlive its logs
+            self._files.sync_dir(self._log_dir)  # an index file must not outlive its logs
 
     def _scan_log(self, cache: LedgerCache, log_id: int) -> bool:
-        """Record what a log has; return whether that is anything."""
+        """Index the entries of lost ledgers in a log; return whether there are any."""
         path = log_path(self._log_dir, log_id)
         scan = EntryLogScan(self._files, self._log_dir, log_id, self._owner)
         ledgers = scan.map_of_ledgers()
@@ -162,18 +161,18 @@ class Reindex:
                     self._doubtful.add(found.header.ledger_id)
 
     def _promised_size(self, file: File, log_id: int) -> int:
-        """Return how much of a log the index may have pointed at; the journal has the rest."""
+        """Return the bytes of a log that the index may have pointed at."""
         if self._least_sizes is None or log_id not in self._least_sizes:
             return 0
         size, least_size = file.size(), self._least_sizes[log_id]
         if size < least_size:
             self._doubt_all(f"entry log {file.path} has {size} bytes, and had {least_size}")
         elif not least_size:
-            self._doubt_all(f"nobody knows how long entry log {file.path} was")
+            self._doubt_all(f"the size of entry log {file.path} is not known")
         return least_size
 
     def _take(self, cache: LedgerCache, file: File, log_id: int, block: Block) -> bool:
-        """Put the entries of a block into the index; false if they cannot be told."""
+        """Index the entries of a block; return false if they cannot be read."""
         ledger_id = block.header.ledger_id
         body = file.pread(block.header.body_size, block.offset)
         if checksum(body) != block.header.body_checksum:
@@ -194,7 +193,7 @@ class Reindex:
             try:
                 secret = self._ask_others(ledger_id)
             except InvalidOptionError:
-                secret = None  # of an old ledger, and only its password tells
+                secret = None  # of an old ledger: only its password gives the key
             self._taken[ledger_id] = secret is not None
             if secret is not None:
                 cache.set_ledger_key(ledger_id, secret.ledger_key, secret.ledger_type)

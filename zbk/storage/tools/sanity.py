@@ -1,13 +1,12 @@
-"""Checks all files of a stopped bookie, and that what the index says is so. Changes nothing.
+"""Checks all files of a stopped bookie, and the locations in its index. Changes nothing.
 
-    census     every index file and entry log that has to be there is, up to its size
-    journal    a start would accept each of them, and the lists of deleted ledgers
-    logs       every block and every map passes its checksum; but the tail of a log that was not
-               sealed may be torn by a crash
-    index      so does every header and every page; and each location that it has is the place of
-               the very entry that it is the location of
+    census     every index file and entry log in it exists, with its size
+    journal    a start would accept each journal, and the lists of deleted ledgers
+    logs       every block and every map passes its checksum; the tail of an unsealed log may be
+               torn by a crash
+    index      every header and every page passes its checksum, and each location has its entry
 
-All of the bookie's directories are looked at, but those out of service.
+It checks all directories of the bookie in service.
 
 Digests of entries are not verified: only clients know the keys.
 
@@ -45,7 +44,7 @@ READ_SIZE: Final = 4 * 1024 * 1024
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong, and where."""
+    """A problem, and its place."""
 
     path: str
     offset: int
@@ -55,7 +54,7 @@ class Problem(msgspec.Struct, frozen=True):
 class SanityCheck:
     """One check. The caller holds the locks of the directories.
 
-    ``problems`` comes first, once, and to its end; then the counts are right.
+    ``problems`` runs once, to its end; then the counts are complete.
     """
 
     def __init__(
@@ -77,16 +76,16 @@ class SanityCheck:
         self._bookie_id = bookie_id
         self._open_files = OpenFiles(files, OPEN_FILES_MAX)
         self._marks: list[LogMark | None] = []
-        self.record_count = 0  # of the journals, that a start would replay
+        self.record_count = 0  # in the journals, that a start would replay
         self.log_count = 0
-        self.torn_tail_count = 0  # logs that were not sealed when the bookie died
+        self.torn_tail_count = 0  # of logs that were not sealed
         self.ledger_count = 0
         self.entry_count = 0  # in the index
         self.problem_count = 0
         self._found_before = found_before  # of the directories as a whole
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong: journal, logs, index.
+        """Yield the problems: journal, logs, index.
 
         Raises:
             CookieMismatchError: the journal is another bookie's.
@@ -138,7 +137,7 @@ class SanityCheck:
             yield Problem(f"{lost.path}/{CENSUS_NAME}", 0, lost.census_fault)
         short_ids = set(lost.short_ids)
         for ledger_id in lost.ledger_ids:
-            if ledger_id not in short_ids:  # those are told of with the index
+            if ledger_id not in short_ids:  # short files are reported with the index
                 path = IndexPath.of(f"{lost.path}/index", ledger_id).path
                 yield Problem(path, 0, f"is missing: ledger {ledger_id} was here")
         for log in lost.logs:
@@ -147,7 +146,7 @@ class SanityCheck:
 
     def _journal(self, number: int, directory: str) -> Iterator[Problem]:
         if len(self._marks) < len(self._ledger_dirs):
-            return  # told above
+            return  # reported with the marks
         position = first_position(self._marks, number)
         found = look(self._files, directory, position, owner=self._bookie_id.encode())
         self.record_count += found.record_count
@@ -183,7 +182,7 @@ class SanityCheck:
             try:
                 header = reader.read_header(ledger_id)
             except CorruptRecordError:
-                continue  # told above
+                continue  # reported by the inspection
             if header is not None:
                 yield from self._entries(reader, header, path, log_dir)
 
@@ -195,7 +194,7 @@ class SanityCheck:
                 try:
                     page = reader.read_page(header, page_no)
                 except CorruptRecordError:
-                    continue  # told above
+                    continue  # reported by the inspection
                 if page is not None:
                     yield from self._page(header.ledger_id, page_no, page.locations, path, log_dir)
 
@@ -213,7 +212,7 @@ class SanityCheck:
                 )
             except EntryUnreadableError:
                 log_id, offset = split_location(known[0])
-                told = f"entry {ids[0]} of ledger {ledger_id} is not there, where {path} says it is"
+                told = f"entry {ids[0]} of ledger {ledger_id} is not at its location in {path}"
                 yield Problem(log_path(log_dir, log_id), offset, told)
                 count = 1
             ids, known = ids[count:], known[count:]

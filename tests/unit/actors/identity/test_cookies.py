@@ -154,7 +154,7 @@ def test_a_deleted_cookie_keeps_the_bookie_from_starting(
 
     with pytest.raises(CookieMismatchError, match="removed from the cluster"):
         check_identity(disk, store, CONFIG)
-    with pytest.raises(InvalidOptionError, match="no cookie of such a bookie"):
+    with pytest.raises(InvalidOptionError, match="no cookie for such a bookie"):
         delete(store, bookie_id)
 
 
@@ -190,7 +190,7 @@ def test_generating_is_refused_wherever_it_would_be_wrong(
         generate(disk, store, bookie_id, "/l")
     with pytest.raises(InvalidOptionError, match=f"bookie {bookie_id} has /j and /l"):
         generate(disk, store, bookie_id, "/other")
-    with pytest.raises(InvalidOptionError, match="no cookie of such a bookie"):
+    with pytest.raises(InvalidOptionError, match="no cookie for such a bookie"):
         generate(disk, store, "b-none", "/l")
     disk.remove_at_rest("/l/cookie")
     lock = lock_directory(disk, "/l")

@@ -63,7 +63,7 @@ def test_a_bookie_whose_cookie_is_not_the_one_in_the_cluster_does_not_start(
     BookieRegistry(store).delete_cookie(cookie.bookie_id)
     BookieRegistry(store).create_cookie(msgspec.structs.replace(cookie, **change))
 
-    with pytest.raises(CookieMismatchError, match="not the one that the cluster keeps of bookie"):
+    with pytest.raises(CookieMismatchError, match="not the one that the cluster has for bookie"):
         check_identity(disk, store, CONFIG)
 
 
@@ -75,7 +75,7 @@ def test_a_bookie_whose_disks_are_empty_does_not_start(
     wipe(disk, "/j")
     wipe(disk, "/l")
 
-    with pytest.raises(CookieMismatchError, match="no bookie's directory"):
+    with pytest.raises(CookieMismatchError, match="not a bookie's directory"):
         check_identity(disk, store, CONFIG)
 
 

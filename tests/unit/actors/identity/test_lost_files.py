@@ -181,7 +181,7 @@ def test_what_cannot_be_found_again_stays_in_limbo_and_is_not_denied(
     lose(disk, ".idx", "/logs/")
     with running(disk) as bookie:
         assert bookie.losses.reasons == (LossReason.INDEX_LOST,)
-        assert "entry log /l/logs/00000001.log is gone" in lines(caplog, logging.ERROR)
+        assert "entry log /l/logs/00000001.log is missing" in lines(caplog, logging.ERROR)
         assert_not_denied(ledger_id)
 
 

@@ -145,7 +145,7 @@ def test_a_password_that_is_needed_is_asked_for(disk: SimulatedDisk, store: Memo
 
     with pytest.raises(InvalidOptionError, match=r"index of ledger 1 is lost.*--password-file"):
         rebuild_index(disk, store, CONFIG, [b"wrong"], tell_nobody)
-    with pytest.raises(InvalidOptionError, match="the metadata know the rest"):
+    with pytest.raises(InvalidOptionError, match="the metadata have its key"):
         rebuild_index(disk, None, CONFIG, [PASSWORD], tell_nobody)
     report = rebuild_index(disk, store, CONFIG, [PASSWORD], tell_nobody)["/l"]
     assert report is not None

@@ -352,7 +352,7 @@ def test_a_crash_or_a_power_cut_at_any_step_of_such_a_start_loses_nothing() -> N
     ("least_size_of", "doubt"),
     [
         (lambda size: size, ""),
-        (lambda _size: 0, "nobody knows how long entry log"),
+        (lambda _size: 0, "is not known"),
         (lambda size: size + 1, "bytes, and had"),
     ],
     ids=["as it was", "unknown", "shorter"],

@@ -103,7 +103,7 @@ def test_an_index_that_points_at_something_else_is_a_problem_of_each_entry() -> 
     _, problems = checked(disk)
 
     told = [problem.reason for problem in problems if "entry 2 of ledger 7" in problem.reason]
-    assert told == [f"entry 2 of ledger 7 is not there, where {paths[0]} says it is"]
+    assert told == [f"entry 2 of ledger 7 is not at its location in {paths[0]}"]
 
 
 def test_what_the_disk_cannot_read_is_a_problem() -> None:
