@@ -19,24 +19,14 @@ BAD_FIRST_WORDS: Final = frozenset({"Let", "Have", "Tell", "Take"})
 BAD_SUBJECT: Final = re.compile(r"\b([Ww]hoever|[Nn]obody|[Ss]omebody)\b")
 UNREVISED: Final = frozenset(
     {
-        "zbk/actors",
-        "zbk/actors/identity",
-        "zbk/actors/process",
         "zbk/actors/serve",
-        "zbk/actors/upkeep",
         "zbk/client/write",
-        "zbk/durability",
         "zbk/protocol/dataset",
         "zbk/protocol/log",
         "zbk/protocol/read",
         "zbk/protocol/recovery",
         "zbk/protocol/upkeep",
         "zbk/protocol/write",
-        "zbk/storage/directory",
-        "zbk/storage/entry_logs",
-        "zbk/storage/gc",
-        "zbk/storage/scrub",
-        "zbk/storage/tools",
         "zbk/wire",
     }
 )

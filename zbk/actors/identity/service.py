@@ -141,7 +141,7 @@ def check_retire(files: FileSystem, config: BookieConfig, path: str) -> None:
 
 
 def retire(files: FileSystem, config: BookieConfig, path: str) -> None:
-    """Take a directory of a stopped bookie, in any state, out of service.
+    """Retire a directory of a stopped bookie, in any state, from service.
 
     Raises:
         InvalidOptionError, BookieError: as ``check_retire``.
