@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from zbk.client.cluster.requests import RequestSender
+from zbk.client.cluster.requests import Requests
 from zbk.errors import EntryUnreadableError, NoSuchEntryError, ZbkError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries
@@ -15,7 +15,7 @@ READ_COUNT_MAX = 7
 """Entries in one answer: reads go on."""
 
 
-class FakeHolders(RequestSender):
+class FakeHolders(Requests):
     """The bookies of one closed ledger, each with all entries of its slot."""
 
     def __init__(self, metadata: LedgerMetadata) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Self, assert_never
 import msgspec
 
 from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, body_of, info_request
-from zbk.client.cluster.requests import ReplyBox, RequestSender, answer_of
+from zbk.client.cluster.requests import ReplyBox, Requests, answer_of
 from zbk.errors import ZbkError
 from zbk.protocol.entry.digest import DigestFunction, digest_function, ledger_key
 from zbk.protocol.entry.words import DigestType
@@ -90,7 +90,7 @@ class Copier:
 
     def __init__(
         self,
-        requests: RequestSender,
+        requests: Requests,
         throttle: SharedThrottle | None = None,
         limits: CopyLimits | None = None,
     ) -> None:
@@ -121,7 +121,7 @@ class _Run:
 
     def __init__(
         self,
-        requests: RequestSender,
+        requests: Requests,
         order: CopyOrder,
         secret: Secret,
         throttle: SharedThrottle,

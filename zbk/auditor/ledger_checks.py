@@ -24,7 +24,7 @@ import msgspec
 
 from zbk.auditor.copier import Secret
 from zbk.client.cluster.ledger_calls import LedgerRequests, info_request
-from zbk.client.cluster.requests import ReplyBox, RequestSender
+from zbk.client.cluster.requests import ReplyBox, Requests
 from zbk.errors import DigestMismatchError, UnavailableError, ZbkError
 from zbk.protocol.entry.read_batch import decode_entries
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -47,9 +47,7 @@ READ_COUNT_MAX: Final = 4_096
 class LedgerChecker:
     """A checker of ledgers. After ``is_over`` returns true, further replicas are undecided."""
 
-    def __init__(
-        self, requests: RequestSender, is_over: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, requests: Requests, is_over: Callable[[], bool] = lambda: False) -> None:
         self._requests = requests
         self._is_over = is_over
         self._silent: set[str] = set()

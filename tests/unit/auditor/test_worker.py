@@ -15,7 +15,7 @@ from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.task_queue import POLL_S, QUIET_POLL_S
 from zbk.auditor.worker import WHOLE_REPORT_MS, ReplicationWorker
 from zbk.client.cluster.ledger_calls import LedgerCalls
-from zbk.client.cluster.requests import RequestSender
+from zbk.client.cluster.requests import Requests
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
 from zbk.metadata.records.ledgers import LedgerStore, initialise
@@ -31,7 +31,7 @@ LEDGER_ID = 0
 HOLD_MS = 500
 
 
-class SilentBookies(RequestSender):
+class SilentBookies(Requests):
     """Get requests and do not answer."""
 
     def __init__(self) -> None:

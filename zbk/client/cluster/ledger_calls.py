@@ -15,7 +15,7 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from zbk.client.cluster.requests import RequestSender
+from zbk.client.cluster.requests import Requests
 from zbk.config import ClientConfig
 from zbk.errors import ZbkError
 from zbk.protocol.entry.digest import DigestFunction
@@ -137,7 +137,7 @@ class LedgerContext(msgspec.Struct, frozen=True):
     """Everything that reading one ledger needs, beside its metadata."""
 
     requests: LedgerRequests
-    sender: RequestSender
+    sender: Requests
     digest: DigestFunction
     config: ClientConfig
 
@@ -157,7 +157,7 @@ def body_of(reply: Reply) -> bytes | ZbkError:
 class LedgerCalls:
     """Calls about one ledger that wait for the answer, up to the caller's deadline."""
 
-    def __init__(self, sender: RequestSender, ledger_id: int) -> None:
+    def __init__(self, sender: Requests, ledger_id: int) -> None:
         self._sender = sender
         self._ledger_id = ledger_id
 

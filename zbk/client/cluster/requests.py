@@ -1,6 +1,5 @@
 """Requests to bookies, and waiting for their replies. Readers, repairs and tools use it."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -32,10 +31,17 @@ class ReplyBox(Arrivals[Reply]):
                 self.put(one)
 
 
-class RequestSender(ABC):
-    """Sends requests to bookies. Each is answered, at the latest by its time-out."""
+class Requests:
+    """Sends requests to bookies through a pool. Each is answered, at the latest by its time-out.
 
-    @abstractmethod
+    The time-out of a request starts when the request is handed to the bookie, and anew while the
+    bookie works through earlier requests of this client: see ``zbk.transport.outstanding``.
+    """
+
+    def __init__(self, pool: BookiePool, timeout_ms: int) -> None:
+        self._pool = pool
+        self._timeout_ms = timeout_ms
+
     def send(
         self,
         bookie_id: str,
@@ -50,6 +56,17 @@ class RequestSender(ABC):
 
         ``wait_ms``: the bookie may wait so long before it answers.
         """
+        self._pool.request(
+            Outgoing(
+                bookie_id=bookie_id,
+                request=request,
+                frames=frames,
+                sink=box,
+                key=key,
+                timeout_ms=self._timeout_ms + wait_ms,
+                size=REQUEST_OVERHEAD_SIZE + sum(map(len, frames)),
+            )
+        )
 
     def call(self, bookie_id: str, request: Message, kind: type[AnswerT]) -> AnswerT:
         """Send one request and return its answer, which is of this kind.
@@ -86,38 +103,3 @@ class RequestSender(ABC):
                 raise RequestTimeoutError(f"bookie {silent}", rounded_s(monotonic_s() - started_s))
             replies[reply.bookie_id] = reply
         return replies
-
-
-class Requests(RequestSender):
-    """Sends requests through a pool.
-
-    The time-out of a request starts when the request is handed to the bookie, and anew while the
-    bookie works through earlier requests of this client: see ``zbk.transport.outstanding``.
-    """
-
-    def __init__(self, pool: BookiePool, timeout_ms: int) -> None:
-        self._pool = pool
-        self._timeout_ms = timeout_ms
-
-    def send(
-        self,
-        bookie_id: str,
-        request: Message,
-        frames: tuple[bytes, ...],
-        box: Sink,
-        key: object,
-        *,
-        wait_ms: int = 0,
-    ) -> None:
-        """Send one request through the pool."""
-        self._pool.request(
-            Outgoing(
-                bookie_id=bookie_id,
-                request=request,
-                frames=frames,
-                sink=box,
-                key=key,
-                timeout_ms=self._timeout_ms + wait_ms,
-                size=REQUEST_OVERHEAD_SIZE + sum(map(len, frames)),
-            )
-        )

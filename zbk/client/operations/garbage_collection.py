@@ -6,7 +6,7 @@ Runs in the caller's thread.
 import threading
 from typing import Final, Literal, TypeAlias
 
-from zbk.client.cluster.requests import RequestSender
+from zbk.client.cluster.requests import Requests
 from zbk.errors import ArgumentTypeError, ArgumentValueError, RequestTimeoutError
 from zbk.system.deadline import left_s, within
 from zbk.wire.messages import CollectGarbage, GarbageStatus
@@ -35,7 +35,7 @@ def compaction_name(value: object) -> CompactionName:
 
 
 def collect_garbage(
-    requests: RequestSender, bookie_id: str, timeout_s: float, compaction: CompactionName = ""
+    requests: Requests, bookie_id: str, timeout_s: float, compaction: CompactionName = ""
 ) -> GarbageStatus:
     """Start a round of garbage collection at a bookie; return the status at its end.
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from zbk.client.cluster.requests import RequestSender
+from zbk.client.cluster.requests import Requests
 from zbk.errors import BookieUnavailableError, RequestTimeoutError
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import within
@@ -17,7 +17,7 @@ POLL_S: Final = 0.25
 """The interval at which the bookie is asked for its status."""
 
 
-def ask_scrub(requests: RequestSender, bookie_id: str, *, is_pass_wanted: bool) -> ScrubStatus:
+def ask_scrub(requests: Requests, bookie_id: str, *, is_pass_wanted: bool) -> ScrubStatus:
     """Return a bookie's status of scrubbing, at once; start a pass if one is wanted.
 
     Raises:
@@ -28,7 +28,7 @@ def ask_scrub(requests: RequestSender, bookie_id: str, *, is_pass_wanted: bool) 
 
 
 def follow_scrub(
-    requests: RequestSender,
+    requests: Requests,
     bookie_id: str,
     begun: ScrubStatus,
     timeout_s: float,

@@ -8,7 +8,7 @@ import pytest
 from tests.support.recovery_world import DIGEST, LEDGER_ID, Bookies, ledger, length_up_to
 from tests.support.sessions import open_session
 from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
-from zbk.client.cluster.requests import RequestSender
+from zbk.client.cluster.requests import Requests
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.config import ClientConfig
 from zbk.errors import (
@@ -43,7 +43,7 @@ from zbk.wire.messages import (
 Q332 = Quorum(3, 3, 2)
 
 
-class Cluster(RequestSender):
+class Cluster(Requests):
     """Answers requests as bookies do, and chooses among spare ones."""
 
     def __init__(
