@@ -395,7 +395,7 @@ def writes_back_to_one(self: RecoveryWrites, slot: int, first: int) -> list[Effe
 
 # ------------------------------------------------------------------ tails
 
-_go_on = TailCore._go_on
+_go_on = TailCore._proceed
 _learn = TailCore._learn
 
 

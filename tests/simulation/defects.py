@@ -362,7 +362,7 @@ def _log_defects() -> Iterator[Defect]:
 def _tail_defects() -> Iterator[Defect]:
     yield Defect(
         "T1", "a tail ends as soon as it sees that its ledger is closed", 100,
-        [(TailCore, "_go_on", wrong.ends_when_closed)],
+        [(TailCore, "_proceed", wrong.ends_when_closed)],
     )  # fmt: skip
     yield Defect(
         "T2", "a tail does not follow its ledger to other bookies, or to its end", 100,

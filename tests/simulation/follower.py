@@ -193,9 +193,9 @@ class SimulatedFollower:
             if isinstance(news.outcome, LacAnswer):
                 lac = news.outcome.lac
                 self.world.sometimes["tail: a poll is answered with news"] += lac > effect.known_lac
-                self._handle(ev.LacTold(effect.poll_id, lac))
+                self._handle(ev.PollAnswered(effect.poll_id, lac))
             else:
-                self._handle(ev.PollRefused(effect.poll_id, _error_of(news)))
+                self._handle(ev.PollAnswered(effect.poll_id, _error_of(news)))
 
         ledger = LedgerRequests.of(self._metadata, self.world.ledger_key(self.ledger_id))
         if self._watches is not None:

@@ -9,7 +9,7 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from tests.support.history import Event, hash_of
-from zbk.client.cluster.ledger_calls import body_of
+from zbk.client.cluster.ledger_calls import body_of, lac_of
 from zbk.errors import (
     BookieUnavailableError,
     MetadataUnavailableError,
@@ -21,7 +21,7 @@ from zbk.protocol.read import lac_read
 from zbk.protocol.read import range_read as reader
 from zbk.transport.events import News, Reply
 from zbk.wire.codec import encode_ids
-from zbk.wire.messages import LacAnswer, Read, ReadLac
+from zbk.wire.messages import Read, ReadLac
 
 LOG = "log"
 """The one log of a run."""
@@ -76,12 +76,7 @@ class ReaderBody:
     ) -> None:
         def deliver(news: News) -> None:
             assert isinstance(news, Reply), "whoever asks gets replies"
-            event: lac_read.Event
-            if isinstance(news.outcome, LacAnswer):
-                event = lac_read.LacAnswered(slot, news.outcome.lac)
-            else:
-                event = lac_read.LacRefused(slot, _error_of(news))
-            self._run_lac(core, event, metadata, done)
+            self._run_lac(core, lac_read.LacAnswered(slot, lac_of(news)), metadata, done)
 
         request = ReadLac(
             request_id=0,

@@ -15,7 +15,11 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
+<<<<<<< HEAD
 from zbk.client.cluster.requests import Requests
+=======
+from zbk.client.cluster.requests import RequestSender, answer_of
+>>>>>>> 382d02b (Answer LAC reads and polls with one event, and say plainly what reading does)
 from zbk.config import ClientConfig
 from zbk.errors import ZbkError
 from zbk.protocol.entry.digest import DigestFunction
@@ -29,6 +33,7 @@ from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import (
     Add,
     GetLedgerInfo,
+    LacAnswer,
     LedgerInfo,
     Read,
     ReadAnswer,
@@ -152,6 +157,12 @@ def body_of(reply: Reply) -> bytes | ZbkError:
     """Return the encoded entries in the reply to a read, or the reply's error."""
     is_read = isinstance(reply.outcome, ReadAnswer) and len(reply.frames) == 1
     return reply.frames[0] if is_read else reply.error
+
+
+def lac_of(reply: Reply) -> int | ZbkError:
+    """Return the LAC in the reply to a read of the LAC, or the reply's error."""
+    answer = answer_of(reply, LacAnswer)
+    return answer if isinstance(answer, ZbkError) else answer.lac
 
 
 class LedgerCalls:

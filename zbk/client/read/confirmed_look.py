@@ -11,8 +11,7 @@ from typing import Final, assert_never
 import msgspec
 
 from zbk.client.arrivals import Arrivals, pause_s
-from zbk.client.cluster.ledger_calls import LedgerContext
-from zbk.client.cluster.requests import answer_of
+from zbk.client.cluster.ledger_calls import LedgerContext, lac_of
 from zbk.client.read.metadata_source import MetadataSource
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -26,7 +25,6 @@ from zbk.protocol.read.confirmed_read import (
     Effect,
     Event,
     LacAnswered,
-    LacRefused,
     MetadataRead,
     TimeIsOver,
     is_older,
@@ -34,7 +32,6 @@ from zbk.protocol.read.confirmed_read import (
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import left_s, rounded_s
 from zbk.transport.events import News, Reply
-from zbk.wire.messages import LacAnswer
 
 WAIT_S_MAX: Final = 1.0
 """The longest wait before a look checks that its client is still open."""
@@ -132,10 +129,8 @@ class ConfirmedLook:
         assert isinstance(item.key, _RequestKey), "each request has one"
         if item.key.look_id != self._look_id:
             return None
-        effect, told = item.key.effect, answer_of(item, LacAnswer)
-        if isinstance(told, ZbkError):
-            return LacRefused(effect.round_id, effect.slot, told)
-        return LacAnswered(effect.round_id, effect.slot, told.lac)
+        effect = item.key.effect
+        return LacAnswered(effect.round_id, effect.slot, lac_of(item))
 
     def _carry_out(self, effect: Effect) -> int | None:
         match effect:

@@ -14,8 +14,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from zbk.client.arrivals import Arrivals
-from zbk.client.cluster.ledger_calls import LedgerRequests
-from zbk.client.cluster.requests import answer_of
+from zbk.client.cluster.ledger_calls import LedgerRequests, lac_of
 from zbk.client.read.lac_watches import LacWatches
 from zbk.client.read.metadata_source import MetadataSource
 from zbk.client.read.read_ahead import ReadAhead
@@ -29,10 +28,9 @@ from zbk.protocol.read.tail import (
     EntriesUnread,
     EntriesWanted,
     Event,
-    LacTold,
     MetadataSeen,
+    PollAnswered,
     PollLac,
-    PollRefused,
     ReadMetadata,
     TailCore,
     TailEnded,
@@ -41,7 +39,6 @@ from zbk.protocol.read.tail import (
 )
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import News, Reply, Sink
-from zbk.wire.messages import LacAnswer
 
 
 class FollowedLedger(Protocol):
@@ -206,11 +203,7 @@ class TailBody:
         match item:
             case Reply(key=int() as poll_id):
                 self._lac_watches.pop(poll_id, None)
-                told = answer_of(item, LacAnswer)
-                if isinstance(told, ZbkError):
-                    self._handle(PollRefused(poll_id, told))
-                else:
-                    self._handle(LacTold(poll_id, told.lac))
+                self._handle(PollAnswered(poll_id, lac_of(item)))
             case EntriesRead():
                 if self._ahead is not None and item.sink is self._read_sink:
                     self._ahead.take(item.reply)

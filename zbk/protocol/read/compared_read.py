@@ -1,25 +1,24 @@
-"""Reading entries that nobody here can verify, to copy them: replicas are compared instead.
+"""The compared read: entries whose digest cannot be verified, read for a copy.
 
 A digest of type MAC is verified with the ledger's password, and one of type NONE not at all. But
-the bytes of an entry are the same on all its replicas, so each entry is read from two of them: if
-these agree it is delivered. If not, the next replica is asked, until two agree.
+the bytes of an entry are the same in all its replicas, so each entry is read from two of them. If
+they agree, it is delivered. If not, the next replica is read, until two agree.
 
-Where no two agree, the bookies are asked once more, to answer only for replicas that are *sound*:
-a bookie knows what it has stored by the checksum of the block in its entry log. The one that is
-left is delivered. Two that are sound and differ, and a replica that could not be asked, fail the
-read there: better no copy than a wrong one. A lone source is asked for what is sound at once.
-Damage around an entry, in its block, makes its replica unsound as well: that is why replicas are
-compared first.
+If no two agree, the bookies are asked once more, to return only *sound* replicas: a bookie verifies
+a replica by the checksum of its block in the entry log. If one sound replica is left, it is
+delivered. If two sound replicas differ, or a replica could not be read, the read fails there: no
+copy is better than a wrong one. A lone source is asked for sound replicas at once. Damage near an
+entry, in its block, makes its replica unsound, too: therefore replicas are compared first.
 
-A bookie in limbo that does not have an entry now has no replica to compare, whatever it had: two of
-them would wait for each other for ever, each for what a third one has. What nobody has is not lost
-for that: one in limbo may have had it.
+A bookie in limbo that lacks an entry has no replica to compare: two of them would wait for each
+other for ever, each for entries of a third one. But an entry that no bookie returns is not lost
+then: the one in limbo may have had it.
 
-Events and effects are those of ``read.range_read``. Slower than that: an object an entry.
+Events and effects are those of ``read.range_read``. Slower than that: one object for each entry.
 
 Invariants, checked in ``_check``:
   * a read that is not over waits for an answer;
-  * what is settled and not delivered lies behind an entry that is not settled.
+  * settled entries that are not delivered come after one that is not settled.
 """
 
 from array import array
@@ -33,7 +32,6 @@ from zbk.errors import (
     DigestMismatchError,
     EntryUnreadableError,
     NoSuchEntryError,
-    NoSuchLedgerError,
     UnknownLedgerStateError,
     ZbkError,
 )
@@ -51,18 +49,19 @@ from zbk.protocol.read.range_read import (
     ReadTicked,
     SendRead,
 )
+from zbk.protocol.read.read_race import proves_loss
 
 _CODE_OFFSET = 5  # of the digest's code in an entry's header
 
 
 class _Votes:
-    """What was heard of one entry."""
+    """The answers about one entry."""
 
     __slots__ = ("asked", "checked", "copies", "refusals")
 
     def __init__(self) -> None:
         self.asked: list[int] = []  # slots
-        self.checked: set[int] = set()  # those of them that answer only for what is sound
+        self.checked: set[int] = set()  # those of them that return only sound replicas
         self.copies: dict[int, bytes] = {}  # by slot
         self.refusals: dict[int, ZbkError] = {}
 
@@ -72,19 +71,19 @@ class _Votes:
 
     @property
     def may_have(self) -> list[ZbkError]:
-        """Why replicas are not known that may be there."""
-        unsure = [error for error in self.refusals.values() if not _is_sure(error)]
+        """The errors of replicas that may exist; those of bookies in limbo do not count."""
+        unsure = [error for error in self.refusals.values() if not proves_loss(error)]
         return [one for one in unsure if not isinstance(one, UnknownLedgerStateError)]
 
     def take_unchecked(self) -> list[int]:
-        """Return the slots whose copies are not known to be sound, and forget these copies."""
+        """Remove the copies that are not known to be sound; return their slots."""
         slots = [slot for slot in self.copies if slot not in self.checked]
         for slot in slots:
             del self.copies[slot]
         return slots
 
     def agreed(self) -> bytes | None:
-        """Return the bytes that two replicas agree on."""
+        """Return the bytes of two replicas that agree."""
         seen: set[bytes] = set()
         for copy in self.copies.values():
             if copy in seen:
@@ -121,7 +120,7 @@ class ComparedRead:
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. An answer to no request is late news."""
+        """Handle one event; return the effects. An answer to no request is ignored."""
         del now_ms
         if self._is_over:
             return []
@@ -162,7 +161,7 @@ class ComparedRead:
             count += 1
         effects: list[Effect] = []
         rest = ids[count:]
-        if rest and (start < len(body) or not count):  # what comes next is not what was asked for
+        if rest and (start < len(body) or not count):  # the next bytes are not the next entry
             mismatch = DigestMismatchError(self._ledger_id, rest[0])
             self._votes[rest[0]].refusals[slot] = mismatch
             count, rest = count + 1, rest[1:]
@@ -171,7 +170,7 @@ class ComparedRead:
         return effects + self._settle(ids[:count])
 
     def _end_of(self, body: bytes, start: int, entry_id: int) -> int | None:
-        """Return where the entry at ``start`` ends, if it is this one and whole."""
+        """Return the end of the entry at ``start``, if it is this one and whole."""
         try:
             ledger_id, stored_id, size = read_prefix(body, start)
         except CorruptRecordError:
@@ -198,7 +197,7 @@ class ComparedRead:
     # ------------------------------------------------------------------ votes
 
     def _settle(self, entry_ids: Iterable[int]) -> list[Effect]:
-        """Settle the entries of which enough was heard; ask further replicas of the others."""
+        """Settle the entries with enough answers; read further replicas of the others."""
         to_ask: dict[tuple[int, bool], list[int]] = {}
         for entry_id in entry_ids:
             votes = self._votes.get(entry_id)
@@ -219,13 +218,13 @@ class ComparedRead:
         ]
 
     def _next_to_ask(self, entry_id: int, votes: _Votes) -> tuple[list[int], bool]:
-        """Return whom to ask for an entry next, and whether only for a sound replica."""
+        """Return the slots to ask for an entry next, and whether only for sound replicas."""
         slots = self._next_sources(entry_id, votes)
         is_checked = not votes.asked and len(slots) == 1
         if slots:
             slots = slots[: 1 if votes.asked else 2]
             votes.asked += slots
-        elif not votes.may_have:  # or nothing is decided anyway
+        elif not votes.may_have:  # else the read fails anyway
             slots, is_checked = votes.take_unchecked(), True
         if is_checked:
             votes.checked.update(slots)
@@ -236,16 +235,16 @@ class ComparedRead:
         return [slot for slot in self._sources if slot in members and slot not in votes.asked]
 
     def _last_word(self, entry_id: int, votes: _Votes) -> bytes | ZbkError:
-        """Return what becomes of an entry that no two replicas agree on."""
+        """Return the outcome of an entry without two replicas that agree."""
         may_have = votes.may_have
         if len(votes.copies) == 1 and not may_have:
             return next(iter(votes.copies.values()))
         if may_have:
             return may_have[0]
         if votes.copies:
-            why = "its replicas differ, and only its password tells which one is right"
+            why = "its replicas differ, and only the password can verify them"
             return EntryUnreadableError(self._ledger_id, entry_id, why)
-        unsure = [error for error in votes.refusals.values() if not _is_sure(error)]
+        unsure = [error for error in votes.refusals.values() if not proves_loss(error)]
         damage = [error for error in votes.refusals.values() if isinstance(error, DamageError)]
         return next(chain(unsure, damage), NoSuchEntryError(self._ledger_id, entry_id))
 
@@ -262,7 +261,7 @@ class ComparedRead:
         self._requests[read_id] = wanted = SendRead(slot, ids, read_id, is_checked)
         return wanted
 
-    # ------------------------------------------------------------------ what to deliver
+    # ------------------------------------------------------------------ delivery
 
     def _deliver(self) -> list[Effect]:
         entries: list[bytes] = []
@@ -293,10 +292,5 @@ class ComparedRead:
     def _check(self) -> None:
         if self._is_over:
             return
-        assert self._requests, "a read that goes on waits for somebody"
-        assert self._entry_ids[self._position] not in self._settled, "what comes next is delivered"
-
-
-def _is_sure(error: ZbkError) -> bool:
-    """Return whether a bookie surely has no good replica, rather than cannot be asked."""
-    return isinstance(error, NoSuchEntryError | NoSuchLedgerError | DamageError)
+        assert self._requests, "an answer is awaited"
+        assert self._entry_ids[self._position] not in self._settled, "the next entry is delivered"

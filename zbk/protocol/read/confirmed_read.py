@@ -1,22 +1,21 @@
-"""How far a ledger is confirmed, asked by a reader that has metadata of some age.
+"""The confirmed read: how far a ledger is confirmed, for a reader whose metadata may be old.
 
-The bookies of the last ensemble that the reader knows are asked (``read.lac_read``), and at
-the same time the metadata store is. What each of them says counts when it comes:
+The bookies of the last known ensemble are asked for the LAC (``read.lac_read``), and the metadata
+store is asked at the same time. Each answer counts when it arrives:
 
     the metadata name another last ensemble   its bookies are asked, too
     the ledger is closed                      its end is the answer
-    the LAC is found                          it is the answer, once the metadata have come, or have
-                                              not for ``METADATA_WAIT_MS``
-    too few bookies answer                    an error, once the metadata have come: others may have
-                                              taken their places
+    the LAC is found                          it is the answer, after the metadata arrived, or after
+                                              ``METADATA_WAIT_MS`` without them
+    too few bookies answer                    an error, after the metadata arrived: the bookies may
+                                              have been replaced
 
-So a metadata store that does not answer costs one wait, and keeps nobody from reading on. A LAC of
-an ensemble that was replaced is true, and may be old. After a look without an answer of the store
-the next ones do not wait for it at all, until it answers again.
+A metadata store that does not answer therefore costs one wait, but does not prevent reads. A LAC of
+an ensemble that was replaced is true, but may be old. After a look without an answer of the store,
+further looks do not wait for it until it answers again.
 
-Decision: BookKeeper's readers hold a watch on the metadata and never wait. Here the answer of a
-healthy store is waited for, so that what happened before the call, an end or a new ensemble, is
-seen by the call.
+Decision: BookKeeper's readers hold a watch on the metadata and never wait. Here a call waits for a
+healthy store, so that it sees every end and every new ensemble from before the call.
 
 Source: BookKeeper's ``ReadOnlyLedgerHandle`` and ``ReadLastConfirmedOp``.
 """
@@ -33,55 +32,42 @@ METADATA_WAIT_MS: Final = 500
 
 
 class ConfirmedReadStarted(msgspec.Struct, frozen=True):
-    """Begin. ``is_store_silent``: the last look had no answer of the metadata store."""
+    """Begin. ``is_store_silent``: the metadata store did not answer the last look."""
 
     is_store_silent: bool
 
 
 class LacAnswered(msgspec.Struct, frozen=True):
-    """A bookie told the highest LAC that it knows."""
+    """The answer to one ``AskLac``, as in ``lac_read``."""
 
     round_id: int
     slot: int
-    lac: int
-
-
-class LacRefused(msgspec.Struct, frozen=True):
-    """A bookie refused, was not reached, did not answer in time, or sent garbage."""
-
-    round_id: int
-    slot: int
-    error: ZbkError
+    lac: int | ZbkError
 
 
 class MetadataRead(msgspec.Struct, frozen=True):
-    """The metadata store answered, or did not in time."""
+    """The metadata, or the error of the metadata store."""
 
     outcome: LedgerMetadata | ZbkError
 
 
 class ConfirmedReadTicked(msgspec.Struct, frozen=True):
-    """Time has passed. It counts at ``due_ms``."""
+    """Time has passed. Needed at ``due_ms``."""
 
 
 class TimeIsOver(msgspec.Struct, frozen=True):
-    """The caller waits no longer; ``error`` says so."""
+    """The caller's deadline has passed; ``error`` names it."""
 
     error: ZbkError
 
 
 Event: TypeAlias = (
-    ConfirmedReadStarted
-    | LacAnswered
-    | LacRefused
-    | MetadataRead
-    | ConfirmedReadTicked
-    | TimeIsOver
+    ConfirmedReadStarted | LacAnswered | MetadataRead | ConfirmedReadTicked | TimeIsOver
 )
 
 
 class AskLac(msgspec.Struct, frozen=True):
-    """Ask a bookie for its LAC. Answer it with one event of the same round and slot."""
+    """Ask a bookie for its LAC. Answer: LacAnswered with the same round and slot."""
 
     round_id: int
     slot: int
@@ -95,7 +81,7 @@ class Confirmed(msgspec.Struct, frozen=True):
 
 
 class ConfirmedReadFailed(msgspec.Struct, frozen=True):
-    """It could not be found out. Nothing follows."""
+    """The look failed. Nothing follows."""
 
     error: ZbkError
 
@@ -104,7 +90,7 @@ Effect: TypeAlias = AskLac | Confirmed | ConfirmedReadFailed
 
 
 class ConfirmedRead:
-    """One look at how far a ledger is confirmed. ``floor`` is what this reader knew before."""
+    """One look at how far a ledger is confirmed. ``floor``: the LAC that the reader knew before."""
 
     def __init__(self, metadata: LedgerMetadata, floor: int) -> None:
         assert not metadata.is_closed, "the end of a closed ledger is known"
@@ -112,8 +98,8 @@ class ConfirmedRead:
         self._lac = floor
         self._round_id = -1
         self._read: lac_read.LacRead
-        self._is_found = False  # the LAC, of the last ensemble that is known
-        self._failure: ZbkError | None = None  # why it is not
+        self._is_found = False  # the LAC, at the last known ensemble
+        self._failure: ZbkError | None = None  # why it is not found
         self._is_metadata_awaited = True
         self._is_store_silent = True
         self._wait_until_ms = 0
@@ -121,21 +107,21 @@ class ConfirmedRead:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The newest metadata that it knows."""
+        """The newest metadata so far."""
         return self._metadata
 
     @property
     def due_ms(self) -> int | None:
-        """When to send ``ConfirmedReadTicked``; ``None`` while time makes no difference."""
+        """When ``ConfirmedReadTicked`` is needed; ``None``: never."""
         return self._wait_until_ms if self._is_found and not self._is_over else None
 
     @property
     def is_store_silent(self) -> bool:
-        """True unless the metadata store has answered this look: for the next one."""
+        """True unless the metadata store has answered this look. The next look needs it."""
         return self._is_store_silent
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. What comes after the end is late news."""
+        """Handle one event; return the effects. After the end, events are ignored."""
         if self._is_over:
             return []
         match event:
@@ -143,11 +129,7 @@ class ConfirmedRead:
                 self._wait_until_ms = now_ms + (0 if event.is_store_silent else METADATA_WAIT_MS)
                 effects = self._ask(now_ms)
             case LacAnswered():
-                answer = lac_read.LacAnswered(event.slot, event.lac)
-                effects = self._on_answer(event.round_id, answer, now_ms)
-            case LacRefused():
-                refusal = lac_read.LacRefused(event.slot, event.error)
-                effects = self._on_answer(event.round_id, refusal, now_ms)
+                effects = self._on_answer(event, now_ms)
             case MetadataRead():
                 effects = self._on_metadata(event.outcome, now_ms)
             case ConfirmedReadTicked():
@@ -173,12 +155,10 @@ class ConfirmedRead:
             for slot, bookie_id in enumerate(fragment.bookies)
         ]
 
-    def _on_answer(
-        self, round_id: int, answer: lac_read.LacAnswered | lac_read.LacRefused, now_ms: int
-    ) -> list[Effect]:
-        if round_id != self._round_id:  # of a bookie that was replaced: true, and not needed
+    def _on_answer(self, event: LacAnswered, now_ms: int) -> list[Effect]:
+        if event.round_id != self._round_id:  # of an earlier ensemble: true, but not needed
             return []
-        for effect in self._read.handle(answer, now_ms):
+        for effect in self._read.handle(lac_read.LacAnswered(event.slot, event.lac), now_ms):
             match effect:
                 case lac_read.LacFound():
                     self._lac, self._is_found = effect.lac, True
@@ -230,7 +210,7 @@ class ConfirmedRead:
 
 
 def is_older(one: LedgerMetadata, other: LedgerMetadata) -> bool:
-    """Return whether metadata that came late are from before others."""
+    """Return whether the first metadata are older than the others."""
     if one.is_closed or other.is_closed:  # a recovery may end a ledger before its last fragment
         return not one.is_closed
     return one.last_fragment.first_entry_id < other.last_fragment.first_entry_id

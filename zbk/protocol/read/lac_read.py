@@ -1,12 +1,12 @@
-"""Reading the LAC of a ledger from its bookies.
+"""The read of a ledger's LAC from its bookies.
 
-Every bookie of the last ensemble is asked for the highest LAC that it knows. The answer stands
-when the bookies heard cover the ensemble (``ledger.coverage``): no write quorum is left in
-which an ack quorum could have confirmed more without us hearing of it. Then it is the highest LAC
-heard, and at least ``floor``.
+Every bookie of the last ensemble is asked for the highest LAC that it knows. The read ends when the
+known bookies cover the ensemble (``ledger.coverage``): then each write quorum in which an ack
+quorum may have confirmed more has a known bookie. The result is the highest LAC of all answers, and
+at least ``floor``.
 
-    known      answered with a LAC, or said that it has no such ledger or entry
-    unknown    everything else: not heard, refused, timed out, an answer that fails its check
+    known      answered with a LAC, or that it has no such ledger or entry
+    unknown    all others: no answer, an error, a time-out, an answer that fails its check
 
 A garbled answer gives no coverage (BookKeeper counts it before it verifies it).
 
@@ -37,36 +37,32 @@ class LacReadStarted(msgspec.Struct, frozen=True):
 
 
 class LacAnswered(msgspec.Struct, frozen=True):
-    """A bookie told the highest LAC that it knows; the answer passed its checks."""
+    """The highest LAC that a bookie knows, or an error.
+
+    The bookie refused, was not reached, did not answer in time, or its answer failed its check.
+    """
 
     slot: int
-    lac: int
+    lac: int | ZbkError
 
 
-class LacRefused(msgspec.Struct, frozen=True):
-    """A bookie refused, was not reached, did not answer in time, or sent garbage."""
-
-    slot: int
-    error: ZbkError
-
-
-Event: TypeAlias = LacReadStarted | LacAnswered | LacRefused
+Event: TypeAlias = LacReadStarted | LacAnswered
 
 
 class SendReadLac(msgspec.Struct, frozen=True):
-    """Ask the bookie of a slot for its LAC. Answer it with one event of the same slot."""
+    """Ask the bookie of a slot for its LAC. Answer: LacAnswered with the same slot."""
 
     slot: int
 
 
 class LacFound(msgspec.Struct, frozen=True):
-    """The LAC. Nothing follows."""
+    """The LAC is found. Nothing follows."""
 
     lac: int
 
 
 class LacReadFailed(msgspec.Struct, frozen=True):
-    """Too few bookies could be heard. Nothing follows."""
+    """Too few bookies are known. Nothing follows."""
 
     error: ZbkError
 
@@ -77,8 +73,8 @@ Effect: TypeAlias = SendReadLac | LacFound | LacReadFailed
 class LacRead:
     """One read of a ledger's LAC.
 
-    ``floor`` is what is known to be confirmed anyway: an earlier LAC of this reader, and the entry
-    before the first one of the last fragment.
+    ``floor`` is a LAC that is known already: an earlier one of this reader, or the entry before the
+    last fragment.
     """
 
     def __init__(self, quorum: Quorum, floor: int = NO_ENTRY) -> None:
@@ -90,35 +86,32 @@ class LacRead:
 
     @property
     def is_over(self) -> bool:
-        """True when the LAC was found or cannot be."""
+        """True when the LAC was found, or the read has failed."""
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. What comes after the end is late news."""
-        del now_ms  # every machine has the same door; time-outs come as refusals
+        """Handle one event; return the effects. After the end, events are ignored."""
+        del now_ms  # time-outs arrive as errors
         if self._is_over:
             return []
         match event:
             case LacReadStarted():
                 return [SendReadLac(slot) for slot in range(self._quorum.ensemble_size)]
-            case LacAnswered():
-                self._know(event.slot, event.lac)
-            case LacRefused():
-                self._refuse(event.slot, event.error)
+            case LacAnswered(slot, lac):
+                self._on_answer(slot, lac)
             case _:
                 assert_never(event)
         return self._conclude()
 
-    def _know(self, slot: int, lac: int) -> None:
-        self._coverage.know(slot)
-        self._lac = max(self._lac, lac)
-        self._errors.pop(slot, None)
-
-    def _refuse(self, slot: int, error: ZbkError) -> None:
-        if isinstance(error, NoSuchLedgerError | NoSuchEntryError):
-            self._know(slot, NO_ENTRY)
+    def _on_answer(self, slot: int, lac: int | ZbkError) -> None:
+        if isinstance(lac, NoSuchLedgerError | NoSuchEntryError):
+            lac = NO_ENTRY
+        if isinstance(lac, int):
+            self._coverage.know(slot)
+            self._lac = max(self._lac, lac)
+            self._errors.pop(slot, None)
         elif not self._coverage.is_known(slot):
-            self._errors[slot] = error
+            self._errors[slot] = lac
 
     def _conclude(self) -> list[Effect]:
         for error in self._errors.values():

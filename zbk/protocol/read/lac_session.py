@@ -1,14 +1,15 @@
-"""Waiting for the LACs of many ledgers at one bookie, with one request at a time.
+"""The session in which one bookie watches the LACs of many ledgers, with one request at a time.
 
 A *watch* waits for one ledger's LAC to rise above a known one; it ends once, with a LAC or with an
-error. The watches of a bookie share a *session* there: each request says which watches join and
-which leave, and its answer says which have ended. While the session has watches, one request of it
-waits at the bookie; a second one follows when there are new watches, and the bookie answers the
-first one then. More than two are never on their way, so watches that begin meanwhile travel
+error. The watches of a bookie share a *session* there: each request names the watches that begin
+and those that end, and its answer names those that are over. While the session has watches, one
+request of it waits at the bookie; a second one follows when there are new watches, and the bookie
+then answers the first one. At most two are under way, so watches that begin meanwhile travel
 together.
 
-A session ends with an error that any of its requests meets, and all of its watches end with it. A
-bookie that has forgotten a session says so: its watches join the next one, and nobody notices.
+A session ends with the first error of any of its requests, and all of its watches end with it. If
+the bookie has forgotten the session, the watches join the next one, and their owners see nothing
+of it.
 
 Pure. One for each bookie of a client, owned by ``zbk.client.read.lac_watches``.
 
@@ -27,7 +28,7 @@ from zbk.protocol.entry.words import LedgerType
 REQUEST_COUNT_MAX: Final = 2
 BEGIN_COUNT_MAX: Final = 500
 END_COUNT_MAX: Final = 2_000
-"""Watches that one request begins, and ends: what the wire allows."""
+"""Watches that one request begins, and ends: the limits of the wire format."""
 
 
 class Watched(msgspec.Struct, frozen=True, gc=False):
@@ -41,7 +42,7 @@ class Watched(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchRequest(msgspec.Struct, frozen=True):
-    """A request to send now. Answer it with ``answered`` or ``failed``."""
+    """A request to send now. Its answer goes to ``answered`` or ``failed``."""
 
     session_id: int
     number: int
@@ -57,12 +58,12 @@ WatchEnd: TypeAlias = tuple[int, int | ZbkError]
 class LacSession:
     """The watches of one bookie.
 
-    ``session_ids`` gives an id that no session of this client has had.
+    ``session_ids`` yields ids that no session of this client has had.
 
     Invariants, checked in ``_check``:
-      * at most ``REQUEST_COUNT_MAX`` requests are on their way, and one is while the bookie knows
-        of a watch, once ``next_request`` has been asked;
-      * a watch either waits to be sent or is known to the bookie.
+      * at most ``REQUEST_COUNT_MAX`` requests are under way, and after ``next_request`` at least
+        one while the bookie has a watch;
+      * a watch either waits to be sent or is at the bookie.
     """
 
     def __init__(self, session_ids: Iterator[int]) -> None:
@@ -71,12 +72,12 @@ class LacSession:
         self._is_first = True
         self._unsent: dict[int, Watched] = {}
         self._sent: dict[int, Watched] = {}
-        self._ended: dict[int, None] = {}  # left by the client; the bookie has not been told
-        self._requests: set[int] = set()  # on their way, of this session
+        self._ended: dict[int, None] = {}  # dropped by the client, but not yet at the bookie
+        self._requests: set[int] = set()  # under way, of this session
         self._request_number = 0
 
     def __len__(self) -> int:
-        """Return how many watches have not ended."""
+        """Return the number of watches that have not ended."""
         return len(self._unsent) + len(self._sent)
 
     def begin(self, watch: Watched) -> None:
@@ -84,12 +85,12 @@ class LacSession:
         self._unsent[watch.number] = watch
 
     def end(self, number: int) -> None:
-        """Drop a watch: nothing more is reported of it."""
+        """Drop a watch: it is not reported any more."""
         if self._unsent.pop(number, None) is None and self._sent.pop(number, None) is not None:
             self._ended[number] = None
 
     def next_request(self) -> WatchRequest | None:
-        """Return what is to be sent now; ``None``: nothing. To be asked after each event."""
+        """Return the request to send now, if any. Call it after each event."""
         is_listening_enough = bool(self._requests) or not self._sent
         if not self._unsent and is_listening_enough:
             return None
@@ -125,26 +126,26 @@ class LacSession:
             self._begin_session()
             self._unsent = again | self._unsent
             return []
-        told: list[WatchEnd] = [*risen, *refused]
-        ends = [end for end in told if self._sent.pop(end[0], None) is not None]
+        found: list[WatchEnd] = [*risen, *refused]
+        ends = [end for end in found if self._sent.pop(end[0], None) is not None]
         self._check()
         return ends
 
     def failed(self, request: WatchRequest, error: ZbkError) -> list[WatchEnd]:
-        """Note that a request met an error; return the watches that end with it: all of them."""
+        """Handle the error of a request; return the watches, which all end with it."""
         if not self._take(request):
             return []
         return [(watch.number, error) for watch in self.take_all()]
 
     def take_all(self) -> list[Watched]:
-        """Return, and forget, all watches. The next one begins a new session."""
+        """Remove and return all watches. The next one begins a new session."""
         watches = [*self._sent.values(), *self._unsent.values()]
         self._unsent.clear()
         self._begin_session()
         return watches
 
     def _begin_session(self) -> None:
-        """Leave the bookie's session: what is still answered in it counts no more."""
+        """Leave the session at the bookie: further answers in it are ignored."""
         self._session_id = next(self._session_ids)
         self._is_first = True
         self._sent.clear()

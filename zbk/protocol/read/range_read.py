@@ -1,31 +1,31 @@
-"""Reading one chunk of entries of one fragment, whatever its replicas do.
+"""The read of one chunk of entries of one fragment, whatever its replicas answer.
 
-A chunk is asked for from as few bookies as hold it: from one when E = Qw; on a striped ledger the
-ids are spread over slots. Each entry that comes is verified. Whatever does not come, or does not
-pass, is asked for from the next replica of its write set:
+As few bookies are asked as hold the chunk: one when E = Qw; in a striped ledger the ids are spread
+over slots. Each entry is verified. An entry that does not arrive, or does not pass, is requested
+from the next replica of its write set:
 
-    partial answer        the rest is asked for again, at first from the same slot
-    damaged entry         what came before it is kept; it is asked for elsewhere, and so is, by
-                          preference, what comes after it
+    partial answer        the rest is requested again, first from the same slot
+    damaged entry         the entries before it are kept; it is requested elsewhere, and so are, by
+                          preference, the entries after it
     NoSuchEntry, damage   of one entry, named by the error, else the first one: as above
-    UnknownLedgerState    likewise; a bookie that may have lost it has not said no
-    any other refusal,    all that was asked with it is asked for elsewhere
+    UnknownLedgerState    likewise; a bookie that may have lost an entry has not denied it
+    any other error,      all ids of the request are requested elsewhere
     time-out
 
-A slot that failed in any way gets a *strike*; among the replicas not tried yet the one with the
-fewest strikes is asked, then the one that comes first in ``slot_order``. Each failure crosses out
-one replica of one entry at least, so a read always ends.
+A slot that failed gets a *strike*. Of the replicas not tried yet, the one with the fewest strikes
+is asked, then the one that comes first in ``slot_order``. Each failure excludes at least one
+replica of one entry, so a read always ends.
 
-A slot that stays silent for ``speculative_ms`` gets a strike too, and the next replica is asked as
-well (*speculation*). The two race: the first valid answer wins, the other one is late news. This
-goes on until every replica was asked; nobody is crossed out for being slow. On a striped ledger no
-other slot may hold all that the slow one was asked for: then the slow request is given up, its ids
-are asked for elsewhere, and its slot is asked again only if that fails. A slot that answers is
-never raced, however badly it answers: what it lacks is asked for elsewhere at once.
+A slot that does not answer for ``speculative_ms`` gets a strike, too, and the next replica is asked
+as well (*speculation*). The two race: the first valid answer wins, the other one is ignored. This
+repeats until every replica was asked; a slow replica is never excluded. In a striped ledger no
+other slot may hold all ids of the slow request: then it is given up, its ids are requested
+elsewhere, and its slot is asked again only if that fails. A slot that answers is never raced: the
+ids that its answer lacks are requested elsewhere at once.
 
-Entries are delivered in order, as soon as everything before them was. When no replica of an entry
-is left, the read fails there, after all before it was delivered: with the first real error met, or
-with NoSuchEntry when every replica said so.
+Entries are delivered in order, each as soon as all before it are. When no replica of an entry is
+left, the read fails after the delivery of all entries before it: with the first real error, or with
+NoSuchEntry if every replica denied the entry.
 
 Source: BookKeeper's ``PendingReadOp``, ``BatchedReadOp`` and
 ``DefaultSpeculativeRequestExecutionPolicy``.
@@ -70,7 +70,7 @@ class ReadAnswered(msgspec.Struct, frozen=True):
 
 
 class ReadTicked(msgspec.Struct, frozen=True):
-    """Time has passed. It counts at ``speculate_at_ms``; sooner it does no harm."""
+    """Time has passed. Needed at ``speculate_at_ms``; harmless before."""
 
 
 Event: TypeAlias = ReadStarted | ReadAnswered | ReadTicked
@@ -80,12 +80,12 @@ Event: TypeAlias = ReadStarted | ReadAnswered | ReadTicked
 
 
 class SendRead(msgspec.Struct, frozen=True):
-    """Ask the bookie of a slot for entries. Answer it with one event of the same ``read_id``."""
+    """Ask the bookie of a slot for entries. Answer: ReadAnswered with the same ``read_id``."""
 
     slot: int
     entry_ids: Sequence[int]  # ascending; a range on a ledger that is not striped
     read_id: int
-    is_checked: bool = False  # the bookie is to verify the blocks of its entry log first
+    is_checked: bool = False  # the bookie verifies the blocks of its entry log first
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 class ReadFailed(msgspec.Struct, frozen=True):
-    """The entry behind those delivered cannot be read. Nothing follows."""
+    """The entry after those delivered cannot be read. Nothing follows."""
 
     error: ZbkError
 
@@ -107,16 +107,16 @@ Effect: TypeAlias = SendRead | Delivered | ReadFailed
 class RangeRead:
     """One read of the entries ``first .. last``, which lie in one fragment.
 
-    ``slot_order`` names every slot once, preferred ones first. With ``only_slot`` nothing but the
-    replicas in that slot are read: on a striped ledger, of the ids that the slot holds. If it
-    holds none, ``is_over`` is true from the start. ``speculative_ms`` 0: no speculation. With
-    ``entry_ids``, some of ``first .. last``, only these are read, and ``slot_order`` may leave out
-    slots: each id has another one in its write set.
+    ``slot_order`` names every slot once, preferred ones first. With ``only_slot``, only replicas in
+    that slot are read: in a striped ledger, only the ids that the slot holds; if it holds none,
+    ``is_over`` is true from the start. ``speculative_ms`` 0: no speculation. With ``entry_ids``,
+    some of ``first .. last``, only these are read, and ``slot_order`` may leave out slots: each id
+    has another one in its write set.
 
     Invariants, checked in ``_check``:
       * a read that is not over waits for an answer;
-      * each request belongs to one race, which knows it, and asks each slot once;
-      * what was verified and is not delivered lies behind an entry that is missing.
+      * each request belongs to one race, which knows it; a race asks each slot once;
+      * verified entries that are not delivered come after a missing entry.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class RangeRead:
             self._entry_ids = quorum.entry_ids(only_slot, first, last)
         self._is_spread = quorum.is_striped and only_slot is None
         self._position = 0  # ids delivered
-        self._ahead: dict[int, ReadBatch] = {}  # verified, behind a hole; by first id
+        self._ahead: dict[int, ReadBatch] = {}  # verified, after a hole; by first id
         self._requests: dict[int, tuple[int, Race]] = {}
         self._next_read_id = 0
         self._strikes = [0] * quorum.ensemble_size
@@ -164,16 +164,16 @@ class RangeRead:
 
     @property
     def speculate_at_ms(self) -> int | None:
-        """When to send ``ReadTicked``; ``None`` while time makes no difference."""
+        """When ``ReadTicked`` is needed; ``None``: never."""
         due_ms = [race.speculate_at_ms for _, race in self._requests.values()]
         return min((at_ms for at_ms in due_ms if at_ms is not None), default=None)
 
     def strike_count(self, slot: int) -> int:
-        """Return how often a slot failed or was slow."""
+        """Return the number of failures and slow answers of a slot."""
         return self._strikes[slot]
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. An answer to no request is late news."""
+        """Handle one event; return the effects. An answer to no request is ignored."""
         self._now_ms = now_ms
         if self._is_over:
             return []
@@ -222,7 +222,7 @@ class RangeRead:
             return self._miss(slot, race, _index_of(error, ids), error)
         self._strikes[slot] += 1
         race.segment = race.segment.after(ids, slot, error)
-        if race.read_ids:  # somebody else was asked for the same
+        if race.read_ids:  # another slot was asked for the same ids
             return []
         return self._ask(race.segment)
 
@@ -243,13 +243,13 @@ class RangeRead:
         return race
 
     def _end_race(self, race: Race) -> None:
-        """Wait no longer for those that were asked for these ids."""
+        """Drop the other requests for these ids."""
         for read_id in race.read_ids:
             del self._requests[read_id]
         race.read_ids.clear()
 
     def _miss(self, slot: int, race: Race, index: int, error: ZbkError) -> list[Effect]:
-        """Cross out the slot for one entry; what was asked with it is asked for again."""
+        """Exclude the slot for one entry; request the other ids again."""
         self._end_race(race)
         self._strikes[slot] += 1
         segment, ids = race.segment, race.segment.entry_ids
@@ -257,12 +257,12 @@ class RangeRead:
         effects += self._ask(segment.after(ids[index : index + 1], slot, error))
         return effects + self._ask(segment.rest(ids[index + 1 :]))
 
-    # ------------------------------------------------------------------ whom to ask
+    # ------------------------------------------------------------------ requests
 
     def _ask(self, segment: Segment) -> list[Effect]:
         ids = segment.entry_ids
         if not ids or (self._failure is not None and ids[0] > self._failure[0]):
-            return []  # what comes after an entry that cannot be read is not wanted
+            return []  # entries after one that cannot be read are not wanted
         effects: list[Effect] = []
         for slot, chosen in self._share(ids, segment.tried).items():
             if slot is None:
@@ -272,7 +272,7 @@ class RangeRead:
         return effects
 
     def _speculate(self, race: Race) -> list[Effect]:
-        """Ask the next replicas for what those asked so far have not answered."""
+        """Ask the next replicas for the ids of a slow request."""
         segment = race.segment
         shares = self._share(segment.entry_ids, segment.tried | race.asked)
         if None in shares:  # every replica was asked
@@ -289,7 +289,7 @@ class RangeRead:
         ]
 
     def _share(self, ids: Sequence[int], excluded: int) -> dict[int | None, Sequence[int]]:
-        """Part ids by the slot to be asked next; under ``None`` those with no slot left."""
+        """Divide ids by the slot to ask next; under ``None`` those with no slot left."""
         if not self._is_spread:
             return {self._choose(self._order, excluded): ids}
         size = self._quorum.ensemble_size
@@ -326,7 +326,7 @@ class RangeRead:
         if self._failure is None or entry_id < self._failure[0]:
             self._failure = (entry_id, error)
 
-    # ------------------------------------------------------------------ what to deliver
+    # ------------------------------------------------------------------ delivery
 
     def _deliver(self) -> list[Effect]:
         runs: list[ReadBatch] = []
@@ -348,13 +348,13 @@ class RangeRead:
     def _check(self) -> None:
         if self._is_over:
             return
-        assert self._requests, "a read that goes on waits for somebody"
+        assert self._requests, "an answer is awaited"
         for read_id, (slot, race) in self._requests.items():
             assert read_id in race.read_ids, "a race knows its requests"
-            assert race.asked >> slot & 1, "a race knows whom it asked"
-            assert not race.segment.tried >> slot & 1, "who failed is not asked again"
+            assert race.asked >> slot & 1, "a race knows its slots"
+            assert not race.segment.tried >> slot & 1, "a failed slot is not asked again"
         next_id = self._entry_ids[self._position]
-        assert all(first > next_id for first in self._ahead), "what comes next is delivered"
+        assert all(first > next_id for first in self._ahead), "the next entry is delivered"
 
 
 def _index_of(error: ZbkError, entry_ids: Sequence[int]) -> int:

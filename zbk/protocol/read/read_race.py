@@ -1,4 +1,4 @@
-"""What a read remembers of the entries that it still lacks (``zbk.protocol.read.range_read``)."""
+"""The history of entries that a read still lacks, and races for them (``read.range_read``)."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from zbk.errors import DamageError, NoSuchEntryError, NoSuchLedgerError, ZbkErro
 
 
 class Segment:
-    """Ids that share one history: the replicas tried in vain, and what came of it."""
+    """Ids that share one history: the replicas tried in vain, and the error to report."""
 
     __slots__ = ("entry_ids", "error", "tried")
 
@@ -20,8 +20,8 @@ class Segment:
     def after(self, entry_ids: Sequence[int], slot: int, error: ZbkError) -> "Segment":
         """Return the history of some of its ids after a failure of theirs at ``slot``.
 
-        Of several errors the one is kept that is the least final, and the first of its kind: a
-        replica that could not be asked may still be read, where the others are damaged or absent.
+        Of several errors the least final one is kept, the first of its kind: a replica that did not
+        answer may still be readable, while the others are damaged or absent.
         """
         is_kept = self.error is not None and _finality(self.error) <= _finality(error)
         return Segment(entry_ids, self.tried | 1 << slot, self.error if is_kept else error)
@@ -38,7 +38,7 @@ class Race:
 
     def __init__(self, segment: Segment, asked: int = 0) -> None:
         self.segment = segment
-        self.asked = asked  # bits of slots that were asked for these ids and may still be slow
+        self.asked = asked  # bits of slots that were asked for these ids and may still answer
         self.read_ids: list[int] = []
         self.speculate_at_ms: int | None = None
 
@@ -49,6 +49,11 @@ def _finality(error: ZbkError) -> int:
     return 1 if isinstance(error, DamageError) else 0
 
 
+def proves_loss(error: ZbkError) -> bool:
+    """Return whether the error proves that a bookie has no good replica."""
+    return is_absence(error) or isinstance(error, DamageError)
+
+
 def is_absence(error: ZbkError) -> bool:
-    """Return whether a bookie said "no", rather than "I cannot"."""
+    """Return whether a bookie denied the entry, rather than failed to read it."""
     return isinstance(error, NoSuchEntryError | NoSuchLedgerError)

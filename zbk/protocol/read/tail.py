@@ -1,25 +1,23 @@
-"""Following a ledger that is being written: how far may be read, whom to ask, when it is over.
+"""The tail of a ledger that is being written: how far it may be read, and when it ends.
 
-What the reader has is compared with what is confirmed. While there is more, nothing is asked; when
-the reader has it all, every bookie of the last ensemble gets a *long poll*: a request for its LAC
-that it answers as soon as it knows of a higher one. Any answer counts at once, for a LAC that one
-bookie was told is confirmed; all are asked because any of them may hang behind. The LAC never goes
-down, and never above the end of a closed ledger.
+While the reader lacks confirmed entries, no bookie is polled. When it has all of them, every bookie
+of the last ensemble gets a *long poll*: a request for its LAC that it answers as soon as it knows a
+higher one. Any answer counts at once, because every LAC is confirmed; all bookies are polled,
+because any of them may lag. The LAC never decreases, and never exceeds the end of a closed ledger.
 
-Metadata come as news (a watch) and tell of new ensembles and of the end. They are also asked for
-when something looks as if news were missing, at most each ``METADATA_PAUSE_MS``, and each
-``METADATA_INTERVAL_MS`` in any case:
+A watch delivers the metadata, which show new ensembles and the end. They are also read in these
+cases, at most once in ``METADATA_PAUSE_MS``, and at least once in ``METADATA_INTERVAL_MS``:
 
     a bookie fails              it may have been replaced
-    a poll is answered early    without a higher LAC: the ledger is fenced, somebody recovers it
-    entries cannot be read     they may have been moved
+    a poll is answered early    without a higher LAC: the ledger is fenced and being recovered
+    entries cannot be read      they may have been moved
 
 A bookie that failed, or answered early, is polled again after a pause that doubles from
-``PAUSE_MIN_MS`` to ``PAUSE_MAX_MS``; the others go on meanwhile. One that has not heard of the
-ledger yet cannot wait for its first entry, so it is asked each ``NEW_PAUSE_MS``. The tail fails
-when nothing good came of the cluster for ``outage_ms``: every bookie of the last ensemble fails, or
-entries that are confirmed cannot be read. It fails at once when the ledger is deleted, and when
-the password is wrong. It ends when the ledger is closed and the reader has all of it.
+``PAUSE_MIN_MS`` to ``PAUSE_MAX_MS``; the others are polled meanwhile. A bookie that does not have
+the ledger yet cannot wait for its first entry, so it is polled each ``NEW_PAUSE_MS``. The tail
+fails after an outage of ``outage_ms``: every bookie of the last ensemble fails, or confirmed
+entries cannot be read. It fails at once when the ledger is deleted, or the password is wrong. It
+ends when the ledger is closed and the reader has all of it.
 
 Source: BookKeeper's ``ReadLastConfirmedAndEntryOp``, ``LedgerHandle.asyncReadLastConfirmed``,
 ``ReadOnlyLedgerHandle.onChanged``.
@@ -48,23 +46,19 @@ METADATA_INTERVAL_MS: Final = 30_000
 
 
 class EntriesWanted(msgspec.Struct, frozen=True):
-    """The reader has everything before ``next_entry_id`` and wants to go on."""
+    """The reader has every entry before ``next_entry_id`` and wants more."""
 
     next_entry_id: int
 
 
-class LacTold(msgspec.Struct, frozen=True):
-    """A bookie answered a poll."""
+class PollAnswered(msgspec.Struct, frozen=True):
+    """The answer to one ``PollLac``: the LAC of the bookie, or an error.
+
+    The bookie refused the poll, was not reached, or did not answer in time.
+    """
 
     poll_id: int
-    lac: int
-
-
-class PollRefused(msgspec.Struct, frozen=True):
-    """A bookie refused a poll, was not reached, or did not answer in time."""
-
-    poll_id: int
-    error: ZbkError
+    lac: int | ZbkError
 
 
 class MetadataSeen(msgspec.Struct, frozen=True):
@@ -75,23 +69,23 @@ class MetadataSeen(msgspec.Struct, frozen=True):
 
 
 class EntriesUnread(msgspec.Struct, frozen=True):
-    """Entries that are confirmed could not be read."""
+    """Confirmed entries could not be read."""
 
     error: ZbkError
 
 
 class TailTicked(msgspec.Struct, frozen=True):
-    """Time has passed. It counts at ``due_ms``; sooner it does no harm."""
+    """Time has passed. Needed at ``due_ms``; harmless before."""
 
 
-Event: TypeAlias = EntriesWanted | LacTold | PollRefused | MetadataSeen | EntriesUnread | TailTicked
+Event: TypeAlias = EntriesWanted | PollAnswered | MetadataSeen | EntriesUnread | TailTicked
 
 
 # ------------------------------------------------------------------ effects
 
 
 class PollLac(msgspec.Struct, frozen=True):
-    """Ask a bookie for its LAC; it may take ``wait_ms`` to answer. Answer it with one event."""
+    """Ask a bookie for its LAC, within ``wait_ms``. Answer: PollAnswered."""
 
     poll_id: int
     bookie_id: str
@@ -100,11 +94,11 @@ class PollLac(msgspec.Struct, frozen=True):
 
 
 class ReadMetadata(msgspec.Struct, frozen=True):
-    """Read the ledger's metadata. Answer it with ``MetadataSeen``, or not at all."""
+    """Read the ledger's metadata. Answer: MetadataSeen, or none."""
 
 
 class EntriesConfirmed(msgspec.Struct, frozen=True):
-    """Entries up to ``lac`` may be read: at least the one that was wanted."""
+    """Entries up to ``lac`` may be read, at least the wanted one."""
 
     lac: int
 
@@ -123,14 +117,14 @@ Effect: TypeAlias = PollLac | ReadMetadata | EntriesConfirmed | TailEnded | Tail
 
 
 class TailLimits(msgspec.Struct, frozen=True):
-    """How long things take."""
+    """The time limits of a tail."""
 
     wait_ms: int = 5_000  # of a long poll
-    outage_ms: int = 60_000  # how long nothing good may come of the cluster
+    outage_ms: int = 60_000  # of an outage, before the tail fails
 
 
 class _Poll(msgspec.Struct, frozen=True):
-    """A request on its way."""
+    """A request under way."""
 
     bookie_id: str
     known_lac: int
@@ -141,10 +135,10 @@ class TailCore:
     """One reader that follows one ledger.
 
     Invariants, checked in ``_check``:
-      * a tail that waits has, of each bookie of the last ensemble, a poll on its way or a time to
+      * a tail that waits has, for each bookie of the last ensemble, a poll under way or a time to
         poll it again;
-      * polls are sent only while the tail waits, and at most one a bookie is on its way;
-      * the LAC never goes down.
+      * polls are sent only while the tail waits, and at most one for each bookie is under way;
+      * the LAC never decreases.
     """
 
     def __init__(
@@ -160,30 +154,30 @@ class TailCore:
         self._is_over = False
         self._polls: dict[int, _Poll] = {}
         self._next_poll_id = 0
-        self._pause_ms: dict[str, int] = {}  # by bookie: the pause that it is in, or was in last
+        self._pause_ms: dict[str, int] = {}  # by bookie: its current or last pause
         self._retry_at_ms: dict[str, int] = {}  # by bookie: when its pause ends
         self._errors: dict[str, ZbkError] = {}  # by bookie: of its last poll
         self._read_error: ZbkError | None = None
         self._read_pause_ms = 0
-        self._read_at_ms: int | None = None  # when to try again what could not be read
-        self._good_ms = 0  # when something good last came, or the wait began
+        self._read_at_ms: int | None = None  # when to retry a failed read of entries
+        self._good_ms = 0  # the last success, or the beginning of the wait
         self._metadata_at_ms = 0  # when to read the metadata in any case
-        self._metadata_from_ms = 0  # not sooner than this
+        self._metadata_from_ms = 0  # not before this
         self._learn(metadata)
 
     @property
     def lac(self) -> int:
-        """How far the ledger may be read. Never goes down."""
+        """How far the ledger may be read. Never decreases."""
         return self._lac
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata, the latest that were seen."""
+        """The latest metadata of the ledger."""
         return self._metadata
 
     @property
     def due_ms(self) -> int | None:
-        """When to send ``TailTicked``; ``None`` while time makes no difference."""
+        """When ``TailTicked`` is needed; ``None``: never."""
         if self._is_over:
             return None
         if self._read_at_ms is not None:
@@ -193,16 +187,14 @@ class TailCore:
         return min([self._metadata_at_ms, self._outage_at_ms(), *self._retry_at_ms.values()])
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. Late news changes nothing."""
+        """Handle one event; return the effects. After the end, events are ignored."""
         if self._is_over:
             return []
         match event:
             case EntriesWanted():
                 effects = self._on_wanted(event.next_entry_id, now_ms)
-            case LacTold():
-                effects = self._on_told(event.poll_id, event.lac, now_ms)
-            case PollRefused():
-                effects = self._on_refused(event.poll_id, event.error, now_ms)
+            case PollAnswered():
+                effects = self._on_answer(event, now_ms)
             case MetadataSeen():
                 effects = self._on_metadata(event)
             case EntriesUnread():
@@ -211,14 +203,14 @@ class TailCore:
                 effects = self._on_ticked(now_ms)
             case _:
                 assert_never(event)
-        effects += self._go_on(now_ms)
+        effects += self._proceed(now_ms)
         self._check()
         return effects
 
     # ------------------------------------------------------------------ events
 
     def _on_wanted(self, next_entry_id: int, now_ms: int) -> list[Effect]:
-        assert self._read_at_ms is None, "what could not be read is tried again first"
+        assert self._read_at_ms is None, "a failed read is retried first"
         if next_entry_id > self._next_id:
             self._read_error = None
         self._next_id = next_entry_id
@@ -228,29 +220,31 @@ class TailCore:
                 self._good_ms = now_ms
         return []
 
-    def _on_told(self, poll_id: int, lac: int, now_ms: int) -> list[Effect]:
-        poll = self._polls.pop(poll_id, None)
+    def _on_answer(self, event: PollAnswered, now_ms: int) -> list[Effect]:
+        poll = self._polls.pop(event.poll_id, None)
         if poll is None:
             return []
-        is_news = lac > self._lac
+        if isinstance(event.lac, ZbkError):
+            return self._on_error(poll, event.lac, now_ms)
+        return self._on_lac(poll, event.lac, now_ms)
+
+    def _on_lac(self, poll: _Poll, lac: int, now_ms: int) -> list[Effect]:
+        is_higher = lac > self._lac
         if not self._metadata.is_closed:
             self._lac = max(self._lac, lac)
         self._good_ms = now_ms
         self._errors.pop(poll.bookie_id, None)
         is_early = now_ms - poll.sent_ms < self._limits.wait_ms // 2
-        if is_news or not is_early or poll.known_lac < self._lac:
+        if is_higher or not is_early or poll.known_lac < self._lac:
             self._pause_ms.pop(poll.bookie_id, None)
             return []
         self._pause(poll.bookie_id, now_ms)
         return self._read_metadata(now_ms)
 
-    def _on_refused(self, poll_id: int, error: ZbkError, now_ms: int) -> list[Effect]:
-        poll = self._polls.pop(poll_id, None)
-        if poll is None:
-            return []
+    def _on_error(self, poll: _Poll, error: ZbkError, now_ms: int) -> list[Effect]:
         if isinstance(error, UnauthorizedError):  # the same key goes to every bookie
             return self._fail(error)
-        if isinstance(error, NoSuchLedgerError | NoSuchEntryError):  # nothing came to it yet
+        if isinstance(error, NoSuchLedgerError | NoSuchEntryError):  # it has received no entry yet
             self._good_ms = now_ms
             self._errors.pop(poll.bookie_id, None)
             self._pause_ms.pop(poll.bookie_id, None)
@@ -271,7 +265,7 @@ class TailCore:
     def _on_unread(self, error: ZbkError, now_ms: int) -> list[Effect]:
         if not error.is_retriable:
             return self._fail(error)
-        if self._read_error is None:  # the first since something was read
+        if self._read_error is None:  # the first since a successful read
             self._good_ms = now_ms
             self._read_pause_ms = 0
         self._read_error = error
@@ -308,11 +302,11 @@ class TailCore:
         self._pause_ms = {b: pause for b, pause in self._pause_ms.items() if b in members}
         self._retry_at_ms = {b: at for b, at in self._retry_at_ms.items() if b in members}
         self._errors = {b: error for b, error in self._errors.items() if b in members}
-        # an answer of a bookie that was replaced would still be true; it is not worth waiting for
+        # the answer of a replaced bookie would be true, but is not needed
         self._polls = {i: poll for i, poll in self._polls.items() if poll.bookie_id in members}
 
-    def _go_on(self, now_ms: int) -> list[Effect]:
-        """Return to the reader what it waits for, or see to it that somebody will."""
+    def _proceed(self, now_ms: int) -> list[Effect]:
+        """Return the event that the reader waits for, or poll the bookies."""
         if self._is_over or not self._is_waiting:
             return []
         end = self._metadata.last_entry_id
@@ -348,7 +342,7 @@ class TailCore:
         return [ReadMetadata()]
 
     def _outage_at_ms(self) -> int:
-        """When to give up, if nothing good comes until then."""
+        """Return when an outage lasts too long, if there is one."""
         is_bad = self._read_error is not None or (len(self._errors) == self._metadata.ensemble_size)
         return self._good_ms + self._limits.outage_ms if is_bad else 2**63 - 1
 
@@ -364,14 +358,14 @@ class TailCore:
         return [TailFailed(error)]
 
     def _check(self) -> None:
-        assert self._lac >= self._checked_lac, "the LAC never goes down"
+        assert self._lac >= self._checked_lac, "the LAC never decreases"
         self._checked_lac = self._lac
         if self._is_over or not self._is_waiting:
             return
         polled = [poll.bookie_id for poll in self._polls.values()]
-        assert len(polled) == len(set(polled)), "one poll a bookie"
+        assert len(polled) == len(set(polled)), "one poll for each bookie"
         for bookie_id in self._metadata.last_fragment.bookies:
-            assert bookie_id in polled or bookie_id in self._retry_at_ms, "nobody is forgotten"
+            assert bookie_id in polled or bookie_id in self._retry_at_ms, "no bookie is forgotten"
 
 
 def _longer(pause_ms: int) -> int:

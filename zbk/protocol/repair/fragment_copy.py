@@ -30,8 +30,6 @@ from typing import TypeAlias, assert_never
 
 from zbk.errors import (
     DamageError,
-    NoSuchEntryError,
-    NoSuchLedgerError,
     UnknownLedgerStateError,
     ZbkError,
 )
@@ -41,6 +39,7 @@ from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.read import range_read as reader
 from zbk.protocol.read.compared_read import ComparedRead
 from zbk.protocol.read.range_read import RangeRead
+from zbk.protocol.read.read_race import proves_loss
 from zbk.protocol.repair.copy_confirmation import CopyConfirmation
 from zbk.protocol.repair.copy_ids import LossNotes, ids_in_pieces
 from zbk.protocol.repair.copy_order import CopyOrder
@@ -239,7 +238,7 @@ class FragmentCopy:
         self._sent_reads.discard(request_id)
         if isinstance(body, UnknownLedgerStateError):
             self._in_limbo.add(read.slot)
-        elif isinstance(body, ZbkError) and not _is_sure(body):
+        elif isinstance(body, ZbkError) and not proves_loss(body):
             self._unreachable.add(read.slot)
         if not read.is_stale:
             self._feed(read.chunk, reader.ReadAnswered(read.slot, read.read_id, body), now_ms)
@@ -267,7 +266,7 @@ class FragmentCopy:
         entry_id = chunk.entry_ids[chunk.position]
         chunk.position += 1
         holders = self._order.metadata.quorum.write_set(entry_id)
-        if _is_sure(error) and not self._unreachable.intersection(holders):
+        if proves_loss(error) and not self._unreachable.intersection(holders):
             self._lost.note(entry_id, _DAMAGED if isinstance(error, DamageError) else _ABSENT)
         elif self._source_error is None:
             self._source_error = error
@@ -376,8 +375,3 @@ class FragmentCopy:
         is_confirming = self._confirmation.is_begun
         assert self._reads or self._adds or is_confirming, "an answer is awaited"
         assert len(self._chunks) <= self._limits.read_count_max
-
-
-def _is_sure(error: ZbkError) -> bool:
-    """Return whether the error proves that a bookie has no good replica."""
-    return isinstance(error, NoSuchEntryError | NoSuchLedgerError | DamageError)

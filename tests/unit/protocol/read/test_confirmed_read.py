@@ -26,7 +26,6 @@ from zbk.protocol.read.confirmed_read import (
     Effect,
     Event,
     LacAnswered,
-    LacRefused,
     MetadataRead,
     TimeIsOver,
     is_older,
@@ -46,7 +45,7 @@ def told(*lacs: int, round_id: int = 0) -> list[Event]:
 
 
 def refused(count: int, error: ZbkError = GONE) -> list[Event]:
-    return [LacRefused(0, slot, error) for slot in range(count)]
+    return [LacAnswered(0, slot, error) for slot in range(count)]
 
 
 def look(*events: Event, floor: int = -1, now_ms: int = 0, is_silent: bool = False) -> list[Effect]:

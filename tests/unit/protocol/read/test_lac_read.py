@@ -23,7 +23,6 @@ from zbk.protocol.read.lac_read import (
     LacRead,
     LacReadFailed,
     LacReadStarted,
-    LacRefused,
     SendReadLac,
 )
 
@@ -33,8 +32,7 @@ QUORUMS = [Quorum(e, w, a) for e, w, a in product(range(1, 6), repeat=3) if e >=
 def answered(read: LacRead, answers: dict[int, int | ZbkError]) -> list[Effect]:
     effects: list[Effect] = []
     for slot, answer in answers.items():
-        event = LacAnswered(slot, answer) if isinstance(answer, int) else LacRefused(slot, answer)
-        effects += read.handle(event, 0)
+        effects += read.handle(LacAnswered(slot, answer), 0)
     return effects
 
 

@@ -27,10 +27,9 @@ from zbk.protocol.read.tail import (
     EntriesUnread,
     EntriesWanted,
     Event,
-    LacTold,
     MetadataSeen,
+    PollAnswered,
     PollLac,
-    PollRefused,
     ReadMetadata,
     TailCore,
     TailEnded,
@@ -73,10 +72,10 @@ class TailScript:
         return self._handle(EntriesWanted(int(entry_id)))
 
     def do_told(self, poll_id: str, lac: str) -> list[Effect]:
-        return self._handle(LacTold(int(poll_id), int(lac)))
+        return self._handle(PollAnswered(int(poll_id), int(lac)))
 
     def do_refused(self, poll_id: str, error: str) -> list[Effect]:
-        return self._handle(PollRefused(int(poll_id), ERRORS[error]))
+        return self._handle(PollAnswered(int(poll_id), ERRORS[error]))
 
     def do_unread(self, error: str) -> list[Effect]:
         return self._handle(EntriesUnread(ERRORS[error]))
@@ -199,9 +198,9 @@ class World:
         if self.polls:
             poll = self.polls.pop(self.random.randrange(len(self.polls)))
             if self.random.random() < self.health:
-                self.handle(LacTold(poll.poll_id, self.random.randint(-1, self.lac)))
+                self.handle(PollAnswered(poll.poll_id, self.random.randint(-1, self.lac)))
             else:
-                self.handle(PollRefused(poll.poll_id, ERRORS["lost"]))
+                self.handle(PollAnswered(poll.poll_id, ERRORS["lost"]))
 
     def lose(self) -> None:
         if self.random.random() < 0.1 and self.confirmed >= self.next_id:
@@ -287,7 +286,7 @@ def test_all_bookies_failing_is_an_error_only_after_a_while() -> None:
     while not any(isinstance(effect, TailFailed) for effect in effects):
         effects = []
         for poll_id in polls:
-            effects += tail.handle(PollRefused(poll_id, ERRORS["lost"]), now_ms)
+            effects += tail.handle(PollAnswered(poll_id, ERRORS["lost"]), now_ms)
         due_ms = tail.due_ms
         assert due_ms is not None
         now_ms = due_ms
@@ -303,19 +302,19 @@ def test_all_bookies_failing_is_an_error_only_after_a_while() -> None:
 
 def test_one_bookie_that_answers_keeps_a_tail_alive() -> None:
     tail = waiting_tail()
-    tail.handle(PollRefused(0, ERRORS["lost"]), 0)
-    tail.handle(PollRefused(1, ERRORS["lost"]), 0)
+    tail.handle(PollAnswered(0, ERRORS["lost"]), 0)
+    tail.handle(PollAnswered(1, ERRORS["lost"]), 0)
 
     tail.handle(TailTicked(), LIMITS.outage_ms)
 
-    assert tail.handle(LacTold(2, 0), LIMITS.outage_ms + 1) == [EntriesConfirmed(0)]
+    assert tail.handle(PollAnswered(2, 0), LIMITS.outage_ms + 1) == [EntriesConfirmed(0)]
 
 
 def test_metadata_are_not_read_more_often_than_allowed() -> None:
     tail = waiting_tail()
 
-    first = tail.handle(PollRefused(0, ERRORS["lost"]), 10)
-    second = tail.handle(PollRefused(1, ERRORS["lost"]), 11)
+    first = tail.handle(PollAnswered(0, ERRORS["lost"]), 10)
+    second = tail.handle(PollAnswered(1, ERRORS["lost"]), 11)
 
     assert ReadMetadata() in first
     assert ReadMetadata() not in second

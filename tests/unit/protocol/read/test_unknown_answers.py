@@ -27,7 +27,7 @@ from zbk.durability.outside_sync import (
 from zbk.errors import LedgerRecoveryError, NoSuchEntryError, UnknownLedgerStateError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
-from zbk.protocol.read.lac_read import LacAnswered, LacFound, LacRead, LacReadFailed, LacRefused
+from zbk.protocol.read.lac_read import LacAnswered, LacFound, LacRead, LacReadFailed
 from zbk.protocol.read.range_read import (
     Delivered,
     RangeRead,
@@ -98,7 +98,7 @@ def test_an_entry_that_one_replica_may_have_lost_is_not_said_to_be_nowhere() -> 
 
 def test_a_lac_stands_only_on_bookies_that_know() -> None:
     read = LacRead(Q332)
-    assert not read.handle(LacRefused(0, unknown(0)), 0)
+    assert not read.handle(LacAnswered(0, unknown(0)), 0)
     assert not read.handle(LacAnswered(1, 5), 0)
 
     found = read.handle(LacAnswered(2, 3), 0)
@@ -108,8 +108,8 @@ def test_a_lac_stands_only_on_bookies_that_know() -> None:
 
 def test_too_few_bookies_that_know_the_lac_are_an_error_that_names_the_others() -> None:
     read = LacRead(Q332)
-    read.handle(LacRefused(0, unknown(0)), 0)
-    read.handle(LacRefused(1, unknown(1)), 0)
+    read.handle(LacAnswered(0, unknown(0)), 0)
+    read.handle(LacAnswered(1, unknown(1)), 0)
 
     (failed,) = read.handle(LacAnswered(2, 3), 0)
 
