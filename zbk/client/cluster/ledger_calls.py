@@ -15,11 +15,7 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
-<<<<<<< HEAD
-from zbk.client.cluster.requests import Requests
-=======
-from zbk.client.cluster.requests import RequestSender, answer_of
->>>>>>> 382d02b (Answer LAC reads and polls with one event, and say plainly what reading does)
+from zbk.client.cluster.requests import Requests, answer_of
 from zbk.config import ClientConfig
 from zbk.errors import ZbkError
 from zbk.protocol.entry.digest import DigestFunction
