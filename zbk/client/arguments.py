@@ -28,12 +28,7 @@ from typing import Any, Final, SupportsIndex, TypeVar
 
 import msgspec
 
-from zbk.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    EntryTooLargeError,
-    ZbkError,
-)
+from zbk.errors import ArgumentTypeError, ArgumentValueError, EntryTooLargeError, ZbkError
 from zbk.metadata.paths import check_bookie_id, data_set_path, log_path
 from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 from zbk.protocol.log.position import LogPosition

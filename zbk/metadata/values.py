@@ -25,12 +25,7 @@ from typing import Any, Final, TypeVar
 import msgpack
 import msgspec
 
-from zbk.errors import (
-    CorruptRecordError,
-    InvalidOptionError,
-    UnsupportedVersionError,
-    ZbkError,
-)
+from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError, ZbkError
 from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.ledger.metadata import LedgerMetadata

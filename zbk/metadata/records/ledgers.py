@@ -37,12 +37,7 @@ from zbk.errors import (
     NoSuchLedgerError,
     NotEmptyError,
 )
-from zbk.metadata.paths import (
-    IDGEN,
-    LEDGERS,
-    ledger_id_of,
-    ledger_path,
-)
+from zbk.metadata.paths import IDGEN, LEDGERS, ledger_id_of, ledger_path
 from zbk.metadata.records.compare_and_swap import CompareAndSwap, wait_s
 from zbk.metadata.records.instance import initialise, instance_id, not_initialised, read_layout
 from zbk.metadata.records.ledger_tree import count_tree, remove_empty_parents, walk_tree

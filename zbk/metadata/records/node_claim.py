@@ -1,4 +1,4 @@
-"""The rule that tells whose an ephemeral node is, for a registration and for the election.
+"""The rule that decides which process holds an ephemeral node: a registration, or the auditor's.
 
 A *claim* is the sequence of attempts of one process to create a node. Each attempt writes a value
 with a fresh token. The store may apply an attempt after its reply was lost, and even after the next
@@ -19,7 +19,7 @@ from enum import Enum, auto
 
 
 class Holder(Enum):
-    """Whose value a node holds."""
+    """The process whose value a node holds."""
 
     NOBODY = auto()
     OURS = auto()
@@ -36,7 +36,7 @@ class NodeClaim:
 
     @property
     def is_open(self) -> bool:
-        """True while the node of the last attempt may be there."""
+        """True while the node of the last attempt may exist."""
         return self._last is not None
 
     def begin(self, value: bytes) -> None:
@@ -51,7 +51,7 @@ class NodeClaim:
         self._last = None
 
     def holder(self, found: bytes | None) -> Holder:
-        """Return whose the node is; ``found`` is its value, ``None`` if there is no node."""
+        """Return the holder of the node; ``found`` is its value, ``None`` if there is no node."""
         if found is None:
             return Holder.NOBODY
         if found == self._last:

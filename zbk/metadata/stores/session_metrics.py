@@ -19,11 +19,11 @@ class SessionMetrics:
 
     @property
     def state(self) -> SessionState:
-        """The state of the session now."""
+        """The session's present state."""
         return self._store.session_state()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Cancel the watch."""
         self._watch.cancel()
 
     def _note(self, state: SessionState) -> None:

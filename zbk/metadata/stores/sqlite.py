@@ -28,12 +28,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TypeVar
 
-from zbk.errors import (
-    ClientClosedError,
-    ForkedProcessError,
-    MetadataUnavailableError,
-    NoNodeError,
-)
+from zbk.errors import ClientClosedError, ForkedProcessError, MetadataUnavailableError, NoNodeError
 from zbk.metadata.stores import sqlite_tree as tree
 from zbk.metadata.stores.arguments import (
     check_change,

@@ -1,4 +1,4 @@
-"""What single servers of a ZooKeeper ensemble say of themselves: the command ``srvr``.
+"""The status of single servers of a ZooKeeper ensemble, from the command ``srvr``.
 
 Any thread; the functions open connections. Source: ZooKeeper's administrator's guide, "The Four
 Letter Words"; ``srvr`` is the one that servers answer by default.
@@ -17,13 +17,13 @@ ANSWER_SIZE_MAX: Final = 16_384
 
 
 class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One server. With ``error`` nothing else is known."""
+    """The status of one server; with ``error`` the other fields are unknown."""
 
     address: str
     error: str = ""
     version: str = ""
     mode: str = ""  # leader, follower, observer or standalone
-    connect_ms: float = 0.0  # the time until the answer was there
+    connect_ms: float = 0.0  # the time until the answer
     latency_avg_ms: float = 0.0  # of requests, as the server counts it
 
 
