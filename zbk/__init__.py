@@ -17,8 +17,7 @@ loads nothing else until a name is used, and starts no thread.
 from typing import TYPE_CHECKING, Any
 
 from zbk import errors as _errors
-
-__version__ = "0.1.0"
+from zbk.version import __version__ as __version__
 
 _HOMES = {
     "Aborted": "zbk.client.dataset.datasets",

@@ -1,19 +1,21 @@
-"""One version, wherever it stands: the package may not import its own root for it."""
+"""The version of the package, and its heading in the changelog."""
 
 import re
 import tomllib
 from pathlib import Path
 
 import zbk
-from zbk.actors.process.bookie_info import VERSION
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_place_says_the_same_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+def test_the_package_takes_its_version_from_the_code() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
-    assert zbk.__version__ == VERSION == project["version"]
+    assert "version" not in build["project"]
+    path = ROOT / build["tool"]["hatch"]["version"]["path"]
+    assert path == ROOT / "zbk" / "version.py"
+    assert f'__version__ = "{zbk.__version__}"' in path.read_text("utf-8")
 
 
 def test_the_changelog_has_a_heading_for_this_version() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from zbk.actors.process import bookie_process
 from zbk.actors.process.bookie import Bookie
-from zbk.actors.process.bookie_info import VERSION
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.process import Autorecovery
 from zbk.auditor.recheck import LimboRecheck
@@ -13,6 +12,7 @@ from zbk.config.http_address import host_of, http_port_of
 from zbk.metadata.values import BookieRegistration
 from zbk.metrics.endpoint import Endpoint, serving
 from zbk.system.files import FileSystem
+from zbk.version import __version__
 
 
 def run_bookie(
@@ -44,9 +44,9 @@ def run_bookie(
         recheck.start()
 
     endpoint = (
-        Endpoint(VERSION, "bookie")
+        Endpoint(__version__, "bookie")
         if autorecovery is None
-        else Endpoint(VERSION, "bookie", "autorecovery")
+        else Endpoint(__version__, "bookie", "autorecovery")
     )
 
     def begin(bookie: Bookie, bookie_id: str) -> None:

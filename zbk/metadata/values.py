@@ -14,6 +14,8 @@ version. A change that an old reader must not overlook needs a new ``format_vers
 then refuse the value with ``UnsupportedVersionError``.
 
 Limits: a value, all in all, ``VALUE_SIZE_MAX`` bytes; the decoder is bounded before it allocates.
+That is why values use ``msgpack``: ``msgspec.msgpack`` has no limits on the sizes of untyped maps,
+which a reader needs for unknown keys and newer versions.
 
 Pure functions; any thread.
 """

@@ -114,7 +114,11 @@ def _little_endian(ids: "array[int]") -> "array[int]":
 
 
 def _peek(header: bytes) -> dict[str, Any]:
-    """Return the map in a header without its type, or an empty one. For error answers only."""
+    """Return the map in a header without its type, or an empty one. For error answers only.
+
+    It decodes with ``msgpack``, because ``msgspec.msgpack`` has no limits on the sizes of untyped
+    values.
+    """
     try:
         found = msgpack.unpackb(
             header,

@@ -32,7 +32,6 @@ from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.losses import Losses
 from zbk.actors.identity.service import settle
 from zbk.actors.process.bookie_actors import BookieActors, BookieParts
-from zbk.actors.process.bookie_info import VERSION
 from zbk.actors.process.bookie_metrics import BookieMetrics
 from zbk.actors.process.descriptor_budget import DescriptorBudget, plan_descriptors
 from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
@@ -62,6 +61,7 @@ from zbk.system.descriptors import descriptor_limit
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import lift_memory_limit, limit_memory
 from zbk.transport.greeting import Identity
+from zbk.version import __version__
 
 logger = logging.getLogger("zbk.bookie")
 
@@ -177,7 +177,7 @@ class Bookie:
             incarnation=incarnation,
             is_readonly=gate.is_readonly,
             started_ms=wall_ms(),
-            version=VERSION,
+            version=__version__,
             rack=config.rack,
             http=self._http or msgspec.UNSET,
         )

@@ -1,7 +1,7 @@
 """The status of a bookie (``zbk bookie show``): counters and sizes, gathered when requested."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import pykka
 
@@ -19,6 +19,7 @@ from zbk.system.files import FileSystem
 from zbk.system.process import usage
 from zbk.transport.greeting import Identity
 from zbk.transport.router import RouterFront
+from zbk.version import __version__
 from zbk.wire.messages import (
     BookieInfo,
     CollectGarbage,
@@ -28,8 +29,6 @@ from zbk.wire.messages import (
     Scrub,
     ScrubStatus,
 )
-
-VERSION: Final = "0.1.0"
 
 
 class BookieStatus:
@@ -120,7 +119,7 @@ class BookieStatus:
             incarnation=self._identity.incarnation,
             bookie_id=self._identity.bookie_id,
             instance_id=self._identity.instance_id,
-            software=VERSION,
+            software=__version__,
             is_readonly=self._front.admission.is_readonly,
             uptime_ms=monotonic_ms() - self._started_ms,
             ledger_count=self._storage.ledger_count,

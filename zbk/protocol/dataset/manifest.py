@@ -24,7 +24,6 @@ Source: Iceberg's manifest files; the numbers in them serve the same ends, split
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Self
 
-import msgpack
 import msgspec
 
 from zbk.errors import CorruptRecordError, UnsupportedVersionError
@@ -122,7 +121,7 @@ def encode_manifest(
     payloads = []
     seed = 0
     for one in (head, *parts):
-        body = _pack(one)
+        body = msgspec.msgpack.encode(one)
         seed = checksum(body, seed)
         payloads.append(body + seed.to_bytes(_CHECKSUM_SIZE, "big"))
     return payloads
@@ -160,7 +159,7 @@ def _parts(ledgers: Sequence[DataLedger]) -> Iterator[list[DataLedger]]:
     part: list[DataLedger] = []
     size = 0
     for ledger in ledgers:
-        line_size = len(_pack(ledger))
+        line_size = len(msgspec.msgpack.encode(ledger))
         if part and size + line_size > PART_SIZE:
             yield part
             part, size = [], 0
@@ -168,11 +167,6 @@ def _parts(ledgers: Sequence[DataLedger]) -> Iterator[list[DataLedger]]:
         size += line_size
     if part:
         yield part
-
-
-def _pack(value: msgspec.Struct) -> bytes:
-    packed: bytes = msgpack.packb(msgspec.to_builtins(value, builtin_types=(bytes,)))
-    return packed
 
 
 def _verified(payloads: Iterable[bytes], where: str) -> Iterator[tuple[bytes, str]]:
@@ -189,8 +183,8 @@ def _verified(payloads: Iterable[bytes], where: str) -> Iterator[tuple[bytes, st
 
 def _unpack(payload: bytes, where: str) -> dict[Any, Any]:
     try:
-        fields = msgpack.unpackb(payload, strict_map_key=True, max_ext_len=0)
-    except ValueError as error:  # every error of msgpack's decoder is one
+        fields = msgspec.msgpack.decode(payload)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise CorruptRecordError(where, 0, f"is of no manifest: {error}") from error
     if not isinstance(fields, dict):
         raise CorruptRecordError(where, 0, f"is of no manifest: a {type(fields).__name__}")
