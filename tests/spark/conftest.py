@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_zbk import session
-from tests.support.spark import DataSetName
+from tests.support.spark import QUICK_JAVA, QUICK_SETTINGS, DataSetName
 from tests.support.spark_sources import MARKS
 from zbk.cluster.local import LocalCluster
 
@@ -20,12 +20,9 @@ PATIENT = {"session_timeout_ms": 30_000}
 
 SETTINGS = {
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "zbk-test-warehouse"),
-    "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",  # this and the rest: small queries start sooner
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    **QUICK_SETTINGS,
 }
 
 

@@ -26,6 +26,7 @@ from pyspark_zbk.demo_steps import (
     difference_of,
 )
 from tests.support.cluster import QUICK, Shell
+from tests.support.spark import QUICK_JAVA
 from zbk.cluster.local import LocalCluster
 
 PARTITION_COUNT = 3
@@ -116,7 +117,7 @@ def test_lines_of_the_library_have_their_path_and_number(spark: SparkSession) ->
 
 
 def test_ctrl_c_ends_it_in_a_line(tmp_path: Path) -> None:
-    shell = Shell(tmp_path)
+    shell = Shell(tmp_path, {"SPARK_SUBMIT_OPTS": QUICK_JAVA})
     process = shell.start("demo", "spark", has_session=True)
     assert process.stdout is not None
     started = any(b"   Spark " in line for line in process.stdout)  # it computes a hash from now on

@@ -14,6 +14,16 @@ import zbk
 from zbk.system.clock import wall_ms
 
 HOUR_MS = 3_600_000
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java that lives for seconds: it neither optimizes nor collects on other cores."""
+
+QUICK_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Of a session: small queries start sooner."""
 LONG_AFTER_MS = 365 * 24 * HOUR_MS
 
 

@@ -6,13 +6,14 @@ python -m tests.support.spark_driver METADATA NAME FORMAT MODE ROWS TTL
 import sys
 
 from pyspark_zbk import session
+from tests.support.spark import QUICK_JAVA, QUICK_SETTINGS
 from tests.support.spark_sources import SOURCES
 
 
 def main() -> None:
     """Load ROWS rows."""
     metadata, name, source, mode, row_count, ttl = sys.argv[1:]
-    options = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    options = {"spark.driver.extraJavaOptions": QUICK_JAVA, **QUICK_SETTINGS}
     with session.start("driver", master="local[2]", settings=options, log_level="OFF") as spark:
         for one in SOURCES:
             spark.dataSource.register(one)

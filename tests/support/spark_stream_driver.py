@@ -8,12 +8,13 @@ from pathlib import Path
 
 from pyspark_zbk import session
 from tests.support import spark_streams
+from tests.support.spark import QUICK_JAVA, QUICK_SETTINGS
 
 
 def main() -> None:
     """Bring what is in LOG into DATA_SET, ENTRIES a micro-batch."""
     metadata, log, data_set, checkpoint, sink, entry_count = sys.argv[1:]
-    options = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    options = {"spark.driver.extraJavaOptions": QUICK_JAVA, **QUICK_SETTINGS}
     with session.start("driver", master="local[2]", settings=options, log_level="OFF") as spark:
         for one in spark_streams.SINKS:
             spark.dataSource.register(one)
