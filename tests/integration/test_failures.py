@@ -14,6 +14,7 @@ from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
 ENTRY = b"%08d" + b"." * 92
+PACE_S = 0.005  # between batches: a load that takes a whole core makes restarts slow
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ class Load:
 
     def __init__(self, ledger: zbk.LedgerWriter) -> None:
         self._ledger = ledger
-        self._is_stopping = False
+        self._stopping = threading.Event()
         self.acked_count = 0
         self.error: zbk.ZbkError | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -45,7 +46,7 @@ class Load:
     def _run(self) -> None:
         number = 0
         try:
-            while not self._is_stopping:
+            while not self._stopping.wait(PACE_S):
                 batch = [ENTRY % n for n in range(number, number + 50)]
                 number = self._ledger.append_many(batch).result(30).stop
                 self.acked_count = number
@@ -57,7 +58,7 @@ class Load:
         wait_until(lambda: self.acked_count >= goal or self.error is not None, what="the load")
 
     def stop(self) -> None:
-        self._is_stopping = True
+        self._stopping.set()
         self._thread.join(30)
         assert not self._thread.is_alive()
 
