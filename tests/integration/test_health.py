@@ -2,14 +2,20 @@
 
 import base64
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import zbk
-from tests.support.cluster import QUICK, Shell
+from tests.support.cluster import QUICK, Shell, lone_ledger
 from tests.support.waiting import wait_until
 from zbk.cli.health.debug import PARTS
 from zbk.cluster.local import LocalCluster
@@ -86,3 +92,42 @@ def test_a_bundle_has_no_secret(shell: Shell, cluster: LocalCluster) -> None:
 
     again = shell.run("debug", "bundle", "b.tgz", exit_code=1)
     assert b"File exists" in again.stderr
+
+
+def test_top_shows_the_rates_of_each_bookie(shell: Shell, cluster: LocalCluster) -> None:
+    with zbk.connect(cluster.metadata_uri) as client, lone_ledger(client) as ledger:
+        process = shell.start("top", "-o", "json", "--interval", "500ms")
+        assert process.stdout is not None
+        seen: list[dict[str, float]] = []
+        while not any(one["adds_per_s"] and one["fsyncs_per_s"] for one in seen):
+            ledger.append(b"x")
+            seen.append(json.loads(process.stdout.readline())["total"])
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+
+    assert (process.returncode, errors) == (0, b"")
+    view = shell.run("top", "--once", "--interval", "100ms").stdout.decode()
+    assert "ADDS/S" in view
+    assert "\x1b" not in view
+
+
+def test_top_gives_the_terminal_back(shell: Shell) -> None:
+    reading, writing = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "zbk", "top", "--interval", "200ms"],
+        stdin=writing, stdout=writing, stderr=writing, env=shell.environment | {"TERM": "xterm"},
+    )  # fmt: skip
+    os.close(writing)
+    shown = b""
+    while shown.count(b"\x1b[H") < 2:
+        shown += os.read(reading, 4_096)
+    process.terminate()
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(reading, 4_096):
+            shown += part
+    os.close(reading)
+
+    assert process.wait(30) == 0
+    assert shown.startswith(b"\x1b[?1049h")
+    assert shown.endswith(b"\x1b[?25h\x1b[?1049l")
+    assert b"ADDS/S" in shown

@@ -88,6 +88,7 @@ ARGUMENTS = {
     "bench sync": "--count 10",
     "bench floor": "--count 100",
     "bench tail": "--count 10",
+    "top": "--once --interval 50ms",
     "debug bundle": "/gone/bundle.tar.gz",
     "generate completion": "bash",
     "generate systemd": "",

@@ -48,6 +48,7 @@ COMMANDS = {
     "status": LazyCommand(
         "zbk.cli.health.status:status", "Show whether a cluster is healthy, and if not, why."
     ),
+    "top": LazyCommand("zbk.cli.health.top:top", "Show what each bookie does, live."),
     "doctor": LazyCommand(
         "zbk.cli.health.doctor:doctor", "Check this machine and its way to the cluster."
     ),

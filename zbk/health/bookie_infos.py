@@ -24,6 +24,9 @@ WINDOW_COUNT_MAX: Final = 200
 CONNECTION_DESCRIPTOR_COUNT: Final = 4
 OTHER_DESCRIPTOR_COUNT: Final = 64
 IDLE_MS: Final = 10
+"""Time after which a connection is closed that was asked once: others need its descriptors."""
+
+IDLE_MS_MAX: Final = 10_000
 
 
 class BookieAnswer(msgspec.Struct, frozen=True):
@@ -46,48 +49,64 @@ class AnswerBox(ReplyBox):
         super().deliver(news)
 
 
+class BookieAsker:
+    """Asks bookies again and again, over connections that stay open while they are few."""
+
+    def __init__(self, instance_id: str, timeout_s: float, *, idle_ms: int = IDLE_MS_MAX) -> None:
+        self._timeout_ms = max(1, int(timeout_s * 1_000))
+        self._pool = BookiePool(DealerOptions(instance_id, "zbk-health", self._timeout_ms, idle_ms))
+
+    def close(self) -> None:
+        """End all connections."""
+        self._pool.close()
+
+    def ask(
+        self, addresses: Mapping[str, str], window_count: int = WINDOW_COUNT_MAX
+    ) -> dict[str, BookieAnswer]:
+        """Return the info of each bookie, or the error of its request, by bookie id.
+
+        Bookies that were not asked before the time was over are left out.
+        """
+        self._pool.set_addresses(addresses)
+        free_count = (descriptor_limit() - OTHER_DESCRIPTOR_COUNT) // CONNECTION_DESCRIPTOR_COUNT
+        return self._ask(list(addresses), max(1, min(window_count, free_count)))
+
+    def _ask(self, bookie_ids: list[str], window_count: int) -> dict[str, BookieAnswer]:
+        deadline_s = monotonic_s() + self._timeout_ms / 1_000
+        requests, box = Requests(self._pool, self._timeout_ms), AnswerBox()
+        found: dict[str, BookieInfo | ZbkError] = {}
+        asked_count = 0
+        while len(found) < len(bookie_ids):
+            while asked_count < len(bookie_ids) and asked_count - len(found) < window_count:
+                bookie_id = bookie_ids[asked_count]
+                self._pool.subscribe(bookie_id, box)
+                requests.send(bookie_id, GetBookieInfo(request_id=0), (), box, bookie_id)
+                asked_count += 1
+            reply = box.next(max(0.0, deadline_s - monotonic_s()))
+            if reply is None:
+                break
+            self._pool.unsubscribe(reply.bookie_id, box)
+            outcome = reply.outcome
+            found[reply.bookie_id] = outcome if isinstance(outcome, BookieInfo) else reply.error
+        for bookie_id in bookie_ids[:asked_count]:
+            if bookie_id not in found:
+                self._pool.unsubscribe(bookie_id, box)
+                timeout_s = self._timeout_ms / 1_000
+                found[bookie_id] = RequestTimeoutError(f"bookie {bookie_id}", timeout_s)
+        return {one: BookieAnswer(found[one], box.versions.get(one, 0)) for one in found}
+
+
 def ask_bookies(
     addresses: Mapping[str, str],
     instance_id: str,
     timeout_s: float,
     window_count: int = WINDOW_COUNT_MAX,
 ) -> dict[str, BookieAnswer]:
-    """Return the info of each bookie, or the error of its request, by bookie id.
-
-    Bookies that were not asked before the time was over are left out.
-    """
+    """Return what ``BookieAsker.ask`` returns, asked once."""
     if not addresses:
         return {}
-    timeout_ms = max(1, int(timeout_s * 1_000))
-    pool = BookiePool(DealerOptions(instance_id, "zbk-health", timeout_ms, IDLE_MS))
+    asker = BookieAsker(instance_id, timeout_s, idle_ms=IDLE_MS)
     try:
-        pool.set_addresses(addresses)
-        return _ask(pool, timeout_ms, list(addresses), window_count)
+        return asker.ask(addresses, window_count)
     finally:
-        pool.close()
-
-
-def _ask(
-    pool: BookiePool, timeout_ms: int, bookie_ids: list[str], window_count: int
-) -> dict[str, BookieAnswer]:
-    deadline_s = monotonic_s() + timeout_ms / 1_000
-    free_count = (descriptor_limit() - OTHER_DESCRIPTOR_COUNT) // CONNECTION_DESCRIPTOR_COUNT
-    window_count = max(1, min(window_count, free_count))
-    requests, box = Requests(pool, timeout_ms), AnswerBox()
-    found: dict[str, BookieInfo | ZbkError] = {}
-    asked_count = 0
-    while len(found) < len(bookie_ids):
-        while asked_count < len(bookie_ids) and asked_count - len(found) < window_count:
-            bookie_id = bookie_ids[asked_count]
-            pool.subscribe(bookie_id, box)
-            requests.send(bookie_id, GetBookieInfo(request_id=0), (), box, bookie_id)
-            asked_count += 1
-        reply = box.next(max(0.0, deadline_s - monotonic_s()))
-        if reply is None:
-            break
-        pool.unsubscribe(reply.bookie_id, box)
-        outcome = reply.outcome
-        found[reply.bookie_id] = outcome if isinstance(outcome, BookieInfo) else reply.error
-    for bookie_id in bookie_ids[:asked_count]:
-        found.setdefault(bookie_id, RequestTimeoutError(f"bookie {bookie_id}", timeout_ms / 1_000))
-    return {one: BookieAnswer(found[one], box.versions.get(one, 0)) for one in found}
+        asker.close()
