@@ -9,7 +9,13 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerContext, LedgerRequests, body_of
+from zbk.client.cluster.ledger_calls import (
+    BuiltRequest,
+    LedgerContext,
+    LedgerRequests,
+    body_of,
+    lac_of,
+)
 from zbk.client.cluster.requests import ReplyBox, answer_of
 from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
@@ -39,7 +45,7 @@ from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.system.clock import monotonic_ms
 from zbk.system.deadline import left_s
 from zbk.transport.events import Reply
-from zbk.wire.messages import AddAnswer, LacAnswer
+from zbk.wire.messages import AddAnswer
 
 TICK_MS: Final = 100
 
@@ -174,8 +180,7 @@ def event_of(reply: Reply) -> Event:
     """Return the event of a reply, whose key is the effect that sent the request."""
     match reply.key:
         case SendFence(slot):
-            told = answer_of(reply, LacAnswer)
-            return FenceAnswered(slot, told if isinstance(told, ZbkError) else told.lac)
+            return FenceAnswered(slot, lac_of(reply))
         case SendRead(read_id):
             return ReadAnswered(read_id, body_of(reply))
         case SendWrite(write_id):

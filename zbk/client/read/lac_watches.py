@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from zbk.client.cluster.ledger_calls import LedgerRequests
-from zbk.client.cluster.requests import Requests, answer_of
+from zbk.client.cluster.ledger_calls import LedgerRequests, lac_of
+from zbk.client.cluster.requests import Requests
 from zbk.errors import (
     ClientClosedError,
     UnavailableError,
@@ -129,8 +129,7 @@ class LacWatches:
                 assert isinstance(one.key, int), "the key of a long poll is the watch's number"
                 if isinstance(one.outcome, UnavailableError):
                     self._old_bookies.discard(one.bookie_id)
-                told = answer_of(one, LacAnswer)
-                self._end([(one.key, told if isinstance(told, ZbkError) else told.lac)])
+                self._end([(one.key, lac_of(one))])
 
     def _on_reply(self, reply: Reply, request: WatchRequest) -> None:
         session = self._session(reply.bookie_id)
