@@ -79,6 +79,11 @@ def seconds(value: object, name: str = "timeout") -> float:
     return number
 
 
+def optional_seconds(value: object) -> float | None:
+    """Return a time-out in seconds, or ``None``."""
+    return None if value is None else seconds(value)
+
+
 def integer(name: str, value: object, low: int, high: int) -> int:
     """Return an integer between two others."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):

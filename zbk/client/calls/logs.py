@@ -121,7 +121,7 @@ class LogCalls(LedgerWriteCalls, LedgerReadCalls):
             LogTruncatedError: ``start`` was truncated.
         """
         start = arguments.optional_position("start", start)
-        timeout_s = None if timeout is None else arguments.seconds(timeout)
+        timeout_s = arguments.optional_seconds(timeout)
         return self._reading(name, password).tail(start, timeout=timeout_s)
 
     def truncate_log(self, name: str, position: LogPosition) -> int:

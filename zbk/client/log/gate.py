@@ -31,10 +31,10 @@ class AppendGate:
         self._lock = threading.Lock()
         self._writer: LedgerWriter | None = None
         self._last: Future[Any] | None = None  # of the last append: they are answered in order
-        self._last_position: LogPosition | None = None  # in the ledgers before the current one
+        self.last_position: LogPosition | None = None  # written here before the current ledger
         self._end: ZbkError | None = None
-        self._entry_count = 0
-        self._size = 0
+        self.entry_count = 0  # appended to the current ledger
+        self.size = 0  # bytes of payload, likewise
         self._first_ms = 0
 
     @property
@@ -50,24 +50,9 @@ class AppendGate:
         return self._writer
 
     @property
-    def entry_count(self) -> int:
-        """The number of entries appended to the current ledger."""
-        return self._entry_count
-
-    @property
-    def size(self) -> int:
-        """Bytes of payload appended to the current ledger."""
-        return self._size
-
-    @property
     def age_ms(self) -> int:
         """The time since the first append to the current ledger; 0 without any."""
-        return monotonic_ms() - self._first_ms if self._entry_count else 0
-
-    @property
-    def last_position(self) -> LogPosition | None:
-        """The last position that was written here before the current ledger."""
-        return self._last_position
+        return monotonic_ms() - self._first_ms if self.entry_count else 0
 
     def append(
         self,
@@ -87,10 +72,10 @@ class AppendGate:
             writer = self.writer
             future = send(writer, left_s)
             self._last = future
-            if not self._entry_count:
+            if not self.entry_count:
                 self._first_ms = monotonic_ms()
-            self._entry_count += len(payloads)
-            self._size += sum(map(len, payloads))
+            self.entry_count += len(payloads)
+            self.size += sum(map(len, payloads))
             return writer.ledger_id, future
 
     def switch(self, new: LedgerWriter) -> None:
@@ -104,10 +89,10 @@ class AppendGate:
             old = self._writer
             if old is not None and self._last is not None:
                 self._drain(old, self._last)
-                self._last_position = LogPosition(old.ledger_id, old.last_add_pushed)
+                self.last_position = LogPosition(old.ledger_id, old.last_add_pushed)
             self._writer = new
             self._last = None
-            self._entry_count = self._size = 0
+            self.entry_count = self.size = 0
 
     def close(self, error: ZbkError) -> None:
         """Refuse every later append. The first error stays."""

@@ -229,7 +229,7 @@ class Log:
     def tail(self, start: LogPosition | None = None, *, timeout: float | None = None) -> LogTail:
         """Return an iterator over the entries from ``start`` on, including those to come."""
         start = arguments.optional_position("start", start)
-        timeout_s = None if timeout is None else arguments.seconds(timeout)
+        timeout_s = arguments.optional_seconds(timeout)
         self._check_open()
         return self._reading().tail(start, timeout=timeout_s)
 

@@ -156,7 +156,7 @@ class LedgerReader(Handle):
         without it the wait is not limited.
         """
         first = arguments.entry_id("first", first)
-        timeout_s = None if timeout is None else arguments.seconds(timeout)
+        timeout_s = arguments.optional_seconds(timeout)
         self._check()
         tail = LedgerTail(self._tail_setup(timeout_s), first)
         self._tails.add(tail)
@@ -216,16 +216,16 @@ class LedgerReader(Handle):
             raise InvalidOptionError(
                 "bookie_id", bookie_id, f"holds nothing of ledger {self.ledger_id}"
             )
-        pump = ReadPump(
+        return ReadPump(
             self._setup.context,
             self._metadata,
             self._refresh,
+            self._learn_read,
             first,
             last,
             bookie_id=bookie_id,
             timeout_s=timeout_s,
         )
-        return _Batches(pump, self._learn_read)
 
     def _learn_read(self, lac: int) -> None:
         """Record the LAC that came with entries; of a closed ledger it is known."""
@@ -246,19 +246,6 @@ class LedgerReader(Handle):
         if timeout is None:
             return self._setup.context.config.default_timeout_ms / 1000
         return arguments.seconds(timeout)
-
-
-class _Batches(Iterator[ReadBatch]):
-    """Batches of a pump; the reader learns the LAC of each."""
-
-    def __init__(self, pump: ReadPump, learn: Callable[[int], None]) -> None:
-        self._pump = pump
-        self._learn = learn
-
-    def __next__(self) -> ReadBatch:
-        batch = next(self._pump)
-        self._learn(self._pump.lac)
-        return batch
 
 
 def _entries_of(batches: Iterator[ReadBatch]) -> Iterator[Entry]:

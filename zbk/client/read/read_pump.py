@@ -16,8 +16,9 @@ from zbk.system.deadline import left_s, rounded_s, within
 class ReadPump(Iterator[ReadBatch]):
     """One pass over the entries ``first .. last`` of a ledger, in batches, in order.
 
-    ``refresh`` reads the metadata again. ``timeout_s`` limits each wait. After a time-out the pass
-    continues where it was, with the answers that came meanwhile.
+    ``refresh`` reads the metadata again. ``learn`` receives the highest LAC so far with each batch.
+    ``timeout_s`` limits each wait. After a time-out the pass continues where it was, with the
+    answers that came meanwhile.
     """
 
     def __init__(
@@ -25,6 +26,7 @@ class ReadPump(Iterator[ReadBatch]):
         context: LedgerContext,
         metadata: LedgerMetadata,
         refresh: Callable[[], LedgerMetadata],
+        learn: Callable[[int], None],
         first: int,
         last: int,
         *,
@@ -33,14 +35,10 @@ class ReadPump(Iterator[ReadBatch]):
     ) -> None:
         self._ledger_id = metadata.ledger_id
         self._refresh = refresh
+        self._learn = learn
         self._timeout_s = timeout_s
         self._box = ReplyBox()
         self._ahead = ReadAhead(context, metadata, self._box, first, last, bookie_id=bookie_id)
-
-    @property
-    def lac(self) -> int:
-        """The highest LAC that came beside entries or in them; -1 is none."""
-        return self._ahead.lac
 
     def __next__(self) -> ReadBatch:
         """Return the next batch; wait for it.
@@ -53,6 +51,7 @@ class ReadPump(Iterator[ReadBatch]):
         while not ahead.is_over:
             batch = ahead.next_batch()
             if batch is not None:
+                self._learn(ahead.lac)
                 return batch
             if ahead.wants_metadata:
                 try:

@@ -97,7 +97,7 @@ class TailGroup(Handle, Iterator[TailedBatch]):
             RequestTimeoutError: none came within ``timeout`` seconds; call again to wait on.
             ClientClosedError: the client was closed.
         """
-        timeout_s = None if timeout is None else arguments.seconds(timeout)
+        timeout_s = arguments.optional_seconds(timeout)
         deadline_s = None if timeout_s is None else monotonic_s() + timeout_s
         while True:
             self._check_usable()

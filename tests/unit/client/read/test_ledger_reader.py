@@ -67,7 +67,7 @@ def test_a_closed_client_ends_a_read_between_two_batches(world: BookieHere) -> N
     last = writer.close()
     batches = client.open_ledger(writer.ledger_id).read_batches(0, last)
     next(batches)
-    replies = cast("Any", batches)._pump._box._items
+    replies = cast("Any", batches)._box._items
     wait_until(lambda: not replies.empty(), what="the next batch")
 
     client.close()
