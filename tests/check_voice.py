@@ -23,7 +23,6 @@ UNREVISED: Final = frozenset(
         "zbk/client/write",
         "zbk/protocol/dataset",
         "zbk/protocol/log",
-        "zbk/protocol/recovery",
         "zbk/protocol/upkeep",
         "zbk/protocol/write",
         "zbk/wire",

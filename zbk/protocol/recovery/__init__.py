@@ -1,7 +1,7 @@
-"""Recovery: closing a ledger in the place of its writer, without losing what was acknowledged.
+"""Recovery: the close of a ledger whose writer is gone, without the loss of acknowledged entries.
 
 Read ``recovery`` first, then its steps in their order: ``fence``, ``reads`` and ``writes``.
-``length`` finds out how long the ledger is where no entry tells, ``retries`` which bookies may be
-asked again. Fencing at the bookie is in ``zbk.durability.bookie_ledger``; repair of closed ledgers
-is in ``repair``.
+``length`` finds the length of a ledger in which nothing was found, ``retries`` decides which
+bookies are asked again. Fencing at the bookie is in ``zbk.durability.bookie_ledger``; repair of
+closed ledgers is in ``repair``.
 """

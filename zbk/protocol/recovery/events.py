@@ -30,11 +30,11 @@ class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     window_size: int = 8 * 1024 * 1024  # bytes read and not yet written back
-    window_count: int = 4_096  # entries that one read asks for, and that are read ahead
+    window_count: int = 4_096  # entries of one read, and entries read ahead
     batch_size_max: int = 1024 * 1024  # bytes of entries in one write
     batch_count_max: int = 4_096  # entries in one write
-    patience_ms: int = 500  # silence of the one bookie asked, after which the others are asked too
-    attempt_count_max: int = 8  # failures of a bookie in a row; then it is asked no more
+    patience_ms: int = 500  # without an answer of the one bookie asked; then the others are asked
+    attempt_count_max: int = 8  # failures of a bookie in a row; then it is given up
     retry_delay_ms: int = 100  # after its first failure; doubled after each further one,
     retry_delay_ms_max: int = 2_000  # up to this
     change_count_max: int = 64  # replacements of bookies in the ensemble written back to
@@ -81,11 +81,11 @@ class ReplacementsChosen(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed. Expected every 100 ms or so: retries happen then."""
+    """Time has passed. Expected about every 100 ms: it triggers retries."""
 
 
 class TimeIsOver(msgspec.Struct, frozen=True):
-    """The caller waits no longer."""
+    """The caller's deadline has passed."""
 
 
 Event: TypeAlias = (
@@ -115,7 +115,7 @@ class SendRead(msgspec.Struct, frozen=True):
     read_id: int
     bookie_id: str
     entry_ids: Sequence[int]  # ascending; a range on a ledger that is not striped
-    is_checked: bool = False  # the entries have no digest: the bookie verifies its blocks first
+    is_checked: bool = False  # entries without a digest: the bookie verifies its blocks first
 
 
 class SendWrite(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ class SendWrite(msgspec.Struct, frozen=True):
 
 
 class ChooseReplacements(msgspec.Struct, frozen=True):
-    """Find bookies for the failed slots. Answer it with one ``ReplacementsChosen``."""
+    """Choose bookies for the failed slots. Answer: ReplacementsChosen."""
 
     ensemble: tuple[str, ...]
     failed_slots: tuple[int, ...]

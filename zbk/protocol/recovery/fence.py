@@ -1,14 +1,14 @@
 """The first step of a recovery: fence the bookies, and learn how far the ledger was confirmed.
 
-Every bookie of the last ensemble is sent a LAC read that fences. The step is done when the bookies
-that answered cover the ensemble (``ledger.coverage``): each of them refuses adds of the
-writer from then on, durably, so no write quorum is left in which an add could still get its ack
-quorum without one of them. A bookie that fails is asked again after a rest.
+Every bookie of the last ensemble gets a LAC read that fences. The step is done when the bookies
+that answered cover the ensemble (``ledger.coverage``): each of them durably refuses further adds of
+the writer, so no write quorum is left in which an add could get its ack quorum without one of them.
+A bookie that fails is asked again after a rest.
 
-``NoSuchLedgerError`` is a failure here, not knowledge: a bookie that a fencing request reaches
-knows the ledger from then on, or has not found it in the metadata: so it has fenced nothing.
-(BookKeeper counts it as knowledge, even of a bookie that lost its disk: #2612.)
-``UnauthorizedError`` ends the recovery: the same key goes to every bookie.
+``NoSuchLedgerError`` is a failure here, not knowledge: a bookie that receives a fencing request
+knows the ledger from then on, unless it does not find it in the metadata, and then it has fenced
+nothing. (BookKeeper counts the error as knowledge, even of a bookie that lost its disk: #2612.)
+``UnauthorizedError`` ends the recovery: every bookie gets the same key.
 
 Source: BookKeeper's ``ReadLastConfirmedOp`` with fencing, ``LedgerRecoveryOp.initiate``.
 """
@@ -21,7 +21,7 @@ from zbk.protocol.recovery.retries import SlotRetries
 
 
 class FenceRound:
-    """Who is fenced, and the highest LAC that they told; at least ``floor``."""
+    """The fenced slots, and the highest LAC of their answers; at least ``floor``."""
 
     def __init__(self, quorum: Quorum, floor: int, limits: RecoveryLimits) -> None:
         self._size = quorum.ensemble_size
@@ -37,15 +37,15 @@ class FenceRound:
 
     @property
     def is_hopeless(self) -> bool:
-        """True when they never will: too many bookies are asked no more."""
+        """True when they cannot cover it any more: too many bookies are given up."""
         return not self._coverage.is_reachable(self._retries.given_up)
 
     def is_fenced(self, slot: int) -> bool:
-        """Return whether the slot has answered."""
+        """Return whether the slot is fenced."""
         return self._coverage.is_known(slot)
 
     def due(self, now_ms: int) -> list[int]:
-        """Return the slots to ask now; they count as asked."""
+        """Return the slots to ask now, and count them as asked."""
         slots = [
             slot
             for slot in range(self._size)
@@ -69,10 +69,10 @@ class FenceRound:
         self._retries.failed(slot, error, now_ms)
 
     def why_not_done(self) -> str:
-        """Return what is missing."""
+        """Return why the step is not done, as part of an error text."""
         coverage = self._coverage
         unknown = [slot for slot in range(self._size) if not self.is_fenced(slot)]
         return (
             f"{coverage.known_count} of {self._size} bookies are fenced, and of each write quorum "
-            f"it takes {coverage.needed_count}; {self._retries.text(unknown)}"
+            f"{coverage.needed_count} are needed; {self._retries.text(unknown)}"
         )

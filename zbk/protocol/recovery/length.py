@@ -1,13 +1,14 @@
-"""The length of a ledger in which a recovery found nothing behind the LAC.
+"""The length of a ledger in which a recovery found no entry after the LAC.
 
-Each entry says the bytes of payload up to and with itself; so the last entry is read, which may
-lie in the fragment before the last one. What bookies tell beside their LAC is no source: the LAC
-may come from the start of the last fragment, of which they know nothing (B45). It also shows that
-the entry at the LAC is there: a LAC that is too high never closes a ledger. Where the LAC is the
-end of the fragment before the last one, that is sure. If the writer noted the length there in the
-metadata (``length_before``), nothing is read: the bookies of earlier fragments may all be gone.
+Each entry holds the bytes of payload up to and including itself, so the last entry is read, which
+may lie in the fragment before the last one. The lengths that bookies return with their LAC are no
+source: the LAC may come from the start of the last fragment, of which they know nothing (B45). The
+read also proves that the entry at the LAC exists: a LAC that is too high never closes a ledger. At
+the end of the fragment before the last one, that is certain; if the writer recorded the length
+there in the metadata (``length_before``), nothing is read, because the bookies of earlier fragments
+may all be gone.
 
-A read of the whole write set that fails is begun again after a rest, a bounded number of times.
+A read that fails at the whole write set is repeated after a rest, a bounded number of times.
 """
 
 from zbk.errors import ZbkError
@@ -21,9 +22,9 @@ from zbk.protocol.recovery.retries import SlotRetries
 
 
 class LengthRead:
-    """Reads the last entry of a ledger, ``entry_id``, for its length.
+    """The read of the last entry of a ledger, ``entry_id``, for its length.
 
-    ``first_read_id`` is the first number for its reads: no earlier one of the recovery.
+    ``first_read_id`` is the first number for its reads: no earlier read of the recovery has it.
     """
 
     def __init__(
@@ -50,9 +51,9 @@ class LengthRead:
         return self._retries.is_given_up(0)
 
     def why_hopeless(self) -> str:
-        """Return why."""
+        """Return why the entry cannot be read, as part of an error text."""
         return (
-            f"its last entry, {self._entry_id}, says its length and cannot be read; "
+            f"its last entry, {self._entry_id}, has its length and cannot be read; "
             + self._retries.text([0])
         )
 
@@ -61,7 +62,7 @@ class LengthRead:
         return read_id >= self._first_read_id
 
     def due(self, now_ms: int) -> list[SendRead]:
-        """Begin the read, if it is not under way and has rested."""
+        """Begin the read, unless it is under way or rests; return the requests."""
         if self._core is not None or not self._retries.is_ready(0, now_ms):
             return []
         self._core = reader.RangeRead(
@@ -70,7 +71,7 @@ class LengthRead:
         return self._handle(self._core, reader.ReadStarted(), now_ms)
 
     def answered(self, read_id: int, body: bytes | ZbkError, now_ms: int) -> list[SendRead]:
-        """Record an answer."""
+        """Handle an answer; return further requests."""
         slot, own_id = self._sent.pop(read_id, (0, None))
         if self._core is None or own_id is None:
             return []

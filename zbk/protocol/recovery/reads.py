@@ -1,23 +1,23 @@
-"""The second step of a recovery: read every entry behind the LAC, up to the end.
+"""The second step of a recovery: read every entry after the LAC, up to the end.
 
-Every read fences, and goes to the last ensemble as it was when the recovery began, whoever is
-written back to. What a bookie says of an entry is one of three:
+Every read fences, and goes to the last ensemble as it was when the recovery began, even if entries
+are written back to other bookies. The answer of a bookie about an entry is one of three:
 
-    positive   the entry, and its digest is right: one is enough to keep it
-    negative   ``NoSuchEntryError``: it does not have the entry, is fenced, and so never will
-    neither    everything else: damage, unreadable, unknown state, time-out, lost connection, and
-               ``NoSuchLedgerError``, for who says that is not fenced
+    positive   the entry with a correct digest: one is enough to keep it
+    negative   ``NoSuchEntryError``: the bookie lacks the entry and is fenced, so it never gets it
+    neither    all others: damage, unreadable, unknown state, time-out, lost connection, and
+               ``NoSuchLedgerError``, because a bookie that answers so is not fenced
 
-The ledger ends at the first entry of which no positive and Qw - Qa + 1 negatives are known: it can
-not have an ack quorum, and never will. Where neither can come about any more the search is
-*stuck*: the recovery fails and the ledger stays as it is; it is never closed short.
+The ledger ends at the first entry without a positive and with Qw - Qa + 1 negatives: it cannot have
+an ack quorum, now or later. When neither is possible any more, the search is *stuck*: the recovery
+fails and the ledger stays as it is; it is never closed short.
 
-Entries are asked for in rows. At first each is asked for from one bookie only, one that answered
-the fence (the search is *calm*). At the first answer that is not positive, or does not come for a
-while, all members of the write set are asked for what is not found yet. A bookie is not asked for
-what lies behind an entry that it has not, before somebody else has it; it is asked once at a time.
+Reads ask for runs of entries. At first each entry is requested from one bookie only, a fenced one
+(the search is *calm*). After the first answer that is not positive, or is late, all members of the
+write set are asked for the entries that are not found yet. A bookie is not asked for entries after
+one that it lacks before another bookie has returned that one; it has one read at a time.
 
-What was read ahead beyond the end is dropped.
+Entries read ahead beyond the end are dropped.
 
 Source: BookKeeper's ``PendingReadOp`` of recovery reads, ``LedgerRecoveryOp``.
 """
@@ -54,11 +54,11 @@ class _Asked(msgspec.Struct, frozen=True):
 class RecoveryReads:
     """The search for entries from ``first`` on.
 
-    ``fenced_slots`` have answered the fence, at least one of each write set: they are asked first.
+    ``fenced_slots``, at least one of each write set, are asked first.
 
     Invariants, checked in ``check``:
       * a slot has at most one read under way;
-      * what was found lies at or behind the next entry, which is not at the end and decided.
+      * found entries are at or after the next entry, which is neither taken nor the end.
     """
 
     def __init__(
@@ -96,34 +96,37 @@ class RecoveryReads:
 
     @property
     def is_at_end(self) -> bool:
-        """True when everything that is in the ledger was found."""
+        """True when every entry of the ledger was found."""
         return self._is_at_end
 
     @property
     def found_size(self) -> int:
-        """Bytes found and not taken."""
+        """The bytes of entries found and not taken."""
         return self._found_size
 
     @property
     def is_stuck(self) -> bool:
-        """True when nobody is left who could say yes or no to the next entry."""
+        """True when no bookie is left that could confirm or deny the next entry."""
         if self._is_at_end or self.next_id in self._found:
             return False
-        return not any(self._may_tell(s) for s in self._quorum.write_set(self.next_id))
+        return all(
+            self._retries.is_given_up(slot) or self.next_id in self._useless[slot]
+            for slot in self._quorum.write_set(self.next_id)
+        )
 
     def why_stuck(self) -> str:
-        """Return who says what of the next entry."""
+        """Return the answers about the next entry, as part of an error text."""
         entry_id = self.next_id
         members = self._quorum.write_set(entry_id)
         negatives = self._negatives.get(entry_id, set())
         damages = self._damages.get(entry_id, {})
-        texts = [f"slot {slot}: it does not have it" for slot in sorted(negatives)]
+        texts = [f"slot {slot}: it lacks the entry" for slot in sorted(negatives)]
         texts += [f"slot {slot}: {error}" for slot, error in sorted(damages.items())]
         others = [s for s in members if s not in negatives and s not in damages]
         texts += [self._retries.text(others)] if others else []
         return (
-            f"entry {entry_id} cannot be read, and {self._no_count_min} bookies must say that "
-            f"they do not have it before it is left out; {'; '.join(texts)}"
+            f"entry {entry_id} cannot be read, and {self._no_count_min} bookies must deny it "
+            f"before it is left out; {'; '.join(texts)}"
         )
 
     # ------------------------------------------------------------------ asking
@@ -160,7 +163,7 @@ class RecoveryReads:
     def _wanted_of_stripe(self, slot: int, stop: int) -> Iterator[int]:
         for entry_id in range(self.next_id, stop):
             if entry_id in self._useless[slot]:
-                return  # somebody else has to find it first
+                return  # another bookie has to return it first
             if (
                 entry_id not in self._found
                 and self._quorum.holds(slot, entry_id)
@@ -170,10 +173,6 @@ class RecoveryReads:
 
     def _leader(self, entry_id: int) -> int:
         return self._leaders[entry_id % len(self._leaders)]
-
-    def _may_tell(self, slot: int) -> bool:
-        """Return whether a slot is, or will be, asked for the next entry."""
-        return not (self._retries.is_given_up(slot) or self.next_id in self._useless[slot])
 
     # ------------------------------------------------------------------ answers
 
@@ -197,7 +196,7 @@ class RecoveryReads:
             self._damaged(slot, entry_id, DigestMismatchError(metadata.ledger_id, entry_id))
 
     def failed(self, read_id: int, error: ZbkError, now_ms: int) -> None:
-        """Record a refusal, or that no answer came."""
+        """Record an error."""
         slot, entry_ids = self._end_read(read_id)
         self._is_calm = False
         match error:
@@ -211,7 +210,7 @@ class RecoveryReads:
                 self._retries.failed(slot, error, now_ms)
 
     def _said_no(self, slot: int, entry_id: int) -> None:
-        if entry_id >= self.next_id:  # else somebody else had it
+        if entry_id >= self.next_id:  # else another bookie had it
             self._negatives.setdefault(entry_id, set()).add(slot)
             self._useless[slot].add(entry_id)
 
@@ -226,10 +225,10 @@ class RecoveryReads:
         self._busy.discard(asked.slot)
         return asked.slot, asked.entry_ids
 
-    # ------------------------------------------------------------------ what is decided
+    # ------------------------------------------------------------------ results
 
     def take(self) -> list[bytes]:
-        """Return the next entries, in order, as they were written; then look for the end."""
+        """Return the next found entries, in order; then look for the end."""
         taken = []
         while not self._is_at_end:
             entry = self._found.pop(self.next_id, None)
@@ -260,7 +259,7 @@ class RecoveryReads:
 
 
 def _named_id(error: ZbkError, entry_ids: Sequence[int]) -> int:
-    """Return the entry that an error names; the first one asked for if it names none of them."""
+    """Return the requested entry that an error names; the first one if it names none."""
     if isinstance(error, EntryUnreadableError | DigestMismatchError):
         return error.entry_id if error.entry_id in entry_ids else entry_ids[0]
     return entry_ids[0]

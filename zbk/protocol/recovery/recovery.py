@@ -1,25 +1,29 @@
-"""Recovery of a ledger whose writer is gone, or is to be stopped: the protocol, as a pure machine.
+"""The recovery of a ledger whose writer is gone, or has to be stopped.
 
 A client that recovers a ledger changes its state to IN_RECOVERY first (``begin_recovery``) and
-gives the metadata found then to a ``RecoveryCore``. From then on the last fragment stays as it is:
+gives the resulting metadata to a ``RecoveryCore``. From then on the last fragment stays as it is:
 no writer can add one. The steps:
 
     fence       every bookie of the last ensemble, until no write quorum is left that could
-                complete an add; the highest LAC heard          zbk.protocol.recovery.fence
-    read        entries behind the LAC, up to the first one that surely is none; each read
+                complete an add; the highest LAC of all answers zbk.protocol.recovery.fence
+    read        entries after the LAC, up to the first one that cannot be acknowledged; each read
                 fences, too                                     zbk.protocol.recovery.reads
-    write back  what was found, beside the reading              zbk.protocol.recovery.writes
-    length      of the last entry; if nothing was found, the metadata say it where the last
-                fragment is empty, or that entry is read        zbk.protocol.recovery.length
+    write back  the entries found, while the reading continues  zbk.protocol.recovery.writes
+    length      up to the last entry; if no entry was found, from the metadata of an empty last
+                fragment, or from a read of that entry          zbk.protocol.recovery.length
     close       by a compare-and-swap of the body               zbk.protocol.ledger.changes
 
-The reading starts behind the highest LAC heard, but never before the last fragment: its writer
-began that with everything before it confirmed (BookKeeper #2615).
+The reading starts after the highest LAC, but never before the last fragment: its writer began that
+after all entries before it were confirmed (BookKeeper #2615).
 
-Any number of clients may recover one ledger at the same time: each finds every entry that was
-acknowledged, and the one whose compare-and-swap is first decides the end; the others adopt it.
-A recovery that fails leaves the ledger IN_RECOVERY, and nothing but more copies of its entries: it
-may be recovered again. It never closes a ledger short because it knows too little.
+Any number of clients may recover one ledger at the same time: each finds every acknowledged entry.
+The first compare-and-swap decides the end; the others adopt it. A recovery that fails leaves the
+ledger IN_RECOVERY, and nothing but more copies of its entries: it can be recovered again. It never
+closes a ledger short because it knows too little.
+
+Decision: a machine with events, not a procedure. Fences, reads of several bookies that run ahead,
+write-backs to several bookies, and the choice of replacements are under way at the same time, and
+each answer may advance any of them.
 
 Words: a *positive* and a *negative* are a bookie's valid yes and no to one entry.
 
@@ -59,7 +63,7 @@ class RecoveryCore:
 
     Invariants, checked in ``_check``:
       * the steps come in their order, and an effect that ends the recovery is the last one;
-      * what is written back is what was read, in order and without a gap, from the LAC on.
+      * the entries written back are those read, in order and without a gap, from the LAC on.
     """
 
     def __init__(
@@ -82,16 +86,16 @@ class RecoveryCore:
 
     @property
     def is_over(self) -> bool:
-        """True when the end of the ledger is known, or cannot be."""
+        """True when the end of the ledger is known, or the recovery has failed."""
         return self._is_over
 
     @property
     def lac(self) -> int:
-        """The LAC from which the reading starts, as far as it is known."""
+        """The highest LAC so far. The reading starts after it."""
         return self._fence.lac
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. What comes after the end is late news."""
+        """Handle one event; return the effects. After the end, events are ignored."""
         if self._is_over:
             return []
         effects: list[Effect] = []
@@ -120,7 +124,7 @@ class RecoveryCore:
 
     def _on_fence(self, slot: int, lac: int | ZbkError, now_ms: int) -> list[Effect]:
         if self._reads is not None:
-            return []  # late: the fence counts, the LAC is fixed
+            return []  # late: the LAC is fixed
         match lac:
             case UnauthorizedError() as error:
                 return self._fail(error)
@@ -152,14 +156,14 @@ class RecoveryCore:
     # ------------------------------------------------------------------ steps
 
     def _proceed(self, now_ms: int) -> list[Effect]:
-        """Run whatever steps can be taken now."""
+        """Advance the steps as far as possible."""
         effects: list[Effect] = []
         if self._reads is None or self._writes is None:
             if not self._fence.is_done:
-                return self._go_on_fencing(now_ms)
+                return self._proceed_fencing(now_ms)
             self._reads, self._writes = self._begin_reading()
         if self._length is None:
-            effects += self._go_on_reading(self._reads, self._writes, now_ms)
+            effects += self._proceed_reading(self._reads, self._writes, now_ms)
             if self._is_over or not (self._reads.is_at_end and self._writes.is_done):
                 return effects
             start = self._fence.lac
@@ -171,9 +175,9 @@ class RecoveryCore:
             self._length = LengthRead(
                 self._metadata, start, self._reads.read_count, self._digest, self._limits
             )
-        return effects + self._go_on_with_length(self._length, self._writes, now_ms)
+        return effects + self._proceed_length(self._length, self._writes, now_ms)
 
-    def _go_on_fencing(self, now_ms: int) -> list[Effect]:
+    def _proceed_fencing(self, now_ms: int) -> list[Effect]:
         if self._fence.is_hopeless:
             return self._fail(self._error(self._waits_for()))
         bookies = self._metadata.last_fragment.bookies
@@ -187,7 +191,7 @@ class RecoveryCore:
             RecoveryWrites(metadata, start, self._limits),
         )
 
-    def _go_on_reading(
+    def _proceed_reading(
         self, reads: RecoveryReads, writes: RecoveryWrites, now_ms: int
     ) -> list[Effect]:
         effects: list[Effect] = [*writes.push(reads.take())]
@@ -199,12 +203,12 @@ class RecoveryCore:
         return [*effects, *reads.ask(now_ms, self._read_ahead_count(reads, writes))]
 
     def _read_ahead_count(self, reads: RecoveryReads, writes: RecoveryWrites) -> int:
-        """Return how many entries may be on their way, so that the memory stays bounded."""
+        """Return how many entries may be read ahead, so that the memory stays bounded."""
         if reads.found_size + writes.size < self._limits.window_size:
             return self._limits.window_count
-        return 0 if writes.size else 1  # the next one alone, before what waits behind it
+        return 0 if writes.size else 1  # the next entry alone, because those after it wait for it
 
-    def _go_on_with_length(
+    def _proceed_length(
         self, step: LengthRead, writes: RecoveryWrites, now_ms: int
     ) -> list[Effect]:
         if step.length is not None:
@@ -242,4 +246,4 @@ class RecoveryCore:
             return
         self._reads.check()
         self._writes.check()
-        assert self._reads.next_id == self._writes.last_entry_id + 1, "all that was read is written"
+        assert self._reads.next_id == self._writes.last_entry_id + 1, "every entry read is written"

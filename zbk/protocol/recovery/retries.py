@@ -1,8 +1,8 @@
-"""Which bookies of an ensemble may be asked now: after a failure later, after many no more.
+"""The retries of a recovery: which slots may be asked now.
 
-A bookie *rests* after a failure, twice as long after each further one in a row. After
-``attempt_count_max`` failures in a row it is *given up*; so it is at once after an error of the
-caller's making, which sending again cannot help.
+A slot *rests* after a failure, twice as long after each further one in a row. After
+``attempt_count_max`` failures in a row it is *given up*; at once after an error of the caller,
+which a repetition cannot avoid.
 
 Used by the steps of a recovery; see ``zbk.protocol.recovery.recovery``.
 """
@@ -24,7 +24,7 @@ class SlotRetries:
 
     @property
     def given_up(self) -> frozenset[int]:
-        """The slots that are asked no more."""
+        """The slots that are given up."""
         return frozenset(s for s, until_ms in enumerate(self._rests_until_ms) if until_ms is None)
 
     def is_ready(self, slot: int, now_ms: int) -> bool:
@@ -33,16 +33,16 @@ class SlotRetries:
         return until_ms is not None and until_ms <= now_ms
 
     def is_given_up(self, slot: int) -> bool:
-        """Return whether the slot is asked no more."""
+        """Return whether the slot is given up."""
         return self._rests_until_ms[slot] is None
 
     def heard(self, slot: int) -> None:
-        """Note a valid answer: the row of failures is over."""
+        """Record a valid answer, which ends the row of failures."""
         self._failure_counts[slot] = 0
         self._errors.pop(slot, None)
 
     def failed(self, slot: int, error: ZbkError, now_ms: int) -> None:
-        """Note a failure."""
+        """Record a failure."""
         limits = self._limits
         self._errors[slot] = error
         self._failure_counts[slot] += 1
@@ -54,5 +54,5 @@ class SlotRetries:
             self._rests_until_ms[slot] = now_ms + delay_ms
 
     def text(self, slots: Iterable[int]) -> str:
-        """Return what is wrong with these slots, as one line."""
+        """Return the errors of these slots, in one line."""
         return "; ".join(f"slot {s}: {self._errors.get(s, 'no answer yet')}" for s in sorted(slots))

@@ -1,19 +1,19 @@
-"""The third step of a recovery, beside the second: write back every entry that was found.
+"""The third step of a recovery, during the second: write back every entry that was found.
 
-The same bytes, in order, in batches, as recovery adds: fenced bookies take them and answer after
-an fsync, whatever the ledger's type. Each batch goes to the whole write set and is done when an
-ack quorum has it.
+The same bytes are added, in order, in batches, as recovery adds: fenced bookies accept them and
+answer after an fsync, whatever the ledger's type. Each batch goes to the whole write set and is
+done when an ack quorum has it.
 
 A bookie that fails is replaced, if the placement has another one: the entries from the first one
-that is not done on are a fragment of their own then, on the new ensemble, and are sent to the new
+that is not done on form a fragment of their own, on the new ensemble, and are sent to the new
 bookies. These fragments stay in memory until the closing compare-and-swap: another recoverer must
-find every entry where it was (BOOKKEEPER-355), and if this one dies nothing has changed. Where no
-replacement is left the recovery goes on with the bookies that it has, as long as an ack quorum can
-be reached.
+find every entry where it was (BOOKKEEPER-355), and if this one dies, nothing has changed. Without a
+replacement the recovery continues with the bookies that it has, as long as an ack quorum can be
+reached.
 
-Decision: the LAC that travels with the writes stays the one from which the recovery started.
-What is written back is in the ledger only once the ledger is closed, and another recoverer may
-close it at another end; whoever read a higher LAC in between would have read too much.
+Decision: the LAC in the writes stays the one from which the recovery started. Entries written back
+are part of the ledger only after it is closed, and another recoverer may close it at another end: a
+reader that saw a higher LAC before would have read too much.
 
 Source: BookKeeper's ``LedgerRecoveryOp``, ``ReadOnlyLedgerHandle.handleBookieFailure``.
 """
@@ -30,7 +30,7 @@ from zbk.protocol.write.ack_tracker import AckTracker
 
 
 class _Pending:
-    """A batch that is not done, or not answered by everybody who got it."""
+    """A batch that is not done, or not answered by each of its bookies."""
 
     __slots__ = ("awaited", "is_done", "parts", "size")
 
@@ -42,11 +42,11 @@ class _Pending:
 
 
 class RecoveryWrites:
-    """Entries on their way back, from ``start + 1`` on.
+    """The write-back of entries from ``start + 1`` on.
 
     Invariants, checked in ``check``:
       * a batch is kept exactly while it is not done, or awaited by a slot that has not failed;
-      * the fragments ascend and start behind ``start``;
+      * the fragments ascend and start after ``start``;
       * no bookie is twice in the ensemble.
     """
 
@@ -61,19 +61,17 @@ class RecoveryWrites:
         self._batches: dict[int, _Pending] = {}  # by first entry
         self._sent: dict[int, tuple[int, int]] = {}  # slot and first entry, by write
         self._write_count = 0
-        self._failed: dict[int, ZbkError] = {}  # slots that get nothing more
-        self._not_replaceable: frozenset[int] = (
-            frozenset()
-        )  # of these, those that have no replacement
+        self._failed: dict[int, ZbkError] = {}  # slots that get no more writes
+        self._not_replaceable: frozenset[int] = frozenset()  # failed slots without a replacement
         self._failed_bookies: set[str] = set()
-        self._choosing_for: frozenset[int] = frozenset()  # slots that a replacement is asked for
+        self._choosing_for: frozenset[int] = frozenset()  # slots that wait for a replacement
         self._change_count = 0
-        self.size = 0  # bytes of the batches kept
-        self.last_length = 0  # the ledger's length behind the last entry pushed
+        self.size = 0  # bytes of the batches in memory
+        self.last_length = 0  # the ledger's length up to the last entry pushed
 
     @property
     def is_done(self) -> bool:
-        """True when an ack quorum has everything pushed so far."""
+        """True when an ack quorum has every entry pushed so far."""
         return not self._tracker.pending_count
 
     @property
@@ -83,7 +81,7 @@ class RecoveryWrites:
 
     @property
     def fragments(self) -> tuple[Fragment, ...]:
-        """The fragments that hold entries on other bookies than the ledger's metadata say."""
+        """The fragments whose entries are on other bookies than in the ledger's metadata."""
         last = self.last_entry_id
         return tuple(f for f in self._fragments if f.first_entry_id <= last)
 
@@ -99,19 +97,19 @@ class RecoveryWrites:
         return NotEnoughBookiesError(
             self._quorum.ack_size,
             self._quorum.ensemble_size - len(self._failed),
-            f"to write entries of ledger {self._ledger_id} back, and no other bookie is there; "
+            f"to write entries of ledger {self._ledger_id} back, and no other bookie is available; "
             + "; ".join(texts),
         )
 
     def why_not_done(self) -> str:
-        """Return what is awaited."""
+        """Return what is awaited, as part of an error text."""
         awaited = sorted({slot for slot, _first in self._sent.values()})
         return f"{self._tracker.pending_count} of them wait for answers of slots {awaited}"
 
-    # ------------------------------------------------------------------ forward
+    # ------------------------------------------------------------------ writes
 
     def push(self, entries: Sequence[bytes]) -> Iterator[Effect]:
-        """Remove the next entries, in order; yield what is to be sent."""
+        """Add the next entries, in order; yield the writes to send."""
         if entries:
             self.last_length = stored_length(entries[-1])
         for part in self._cut(entries):
@@ -127,7 +125,7 @@ class RecoveryWrites:
                     yield from self._send(slot, entry_ids.start)
 
     def answered(self, write_id: int) -> None:
-        """Record that a bookie has a batch. Of a bookie that was replaced it is late news."""
+        """Record that a bookie has a batch. The answer of a replaced bookie is ignored."""
         sent = self._sent.pop(write_id, None)
         if sent is None:
             return
@@ -144,7 +142,7 @@ class RecoveryWrites:
     # ------------------------------------------------------------------ failures
 
     def failed(self, write_id: int, error: ZbkError) -> None:
-        """Record that a bookie failed: it counts as lost."""
+        """Record that a write failed: the bookie gets no more of them."""
         sent = self._sent.pop(write_id, None)
         if sent is None:
             return
@@ -157,7 +155,7 @@ class RecoveryWrites:
             self._forget(first)
 
     def choose(self) -> list[Effect]:
-        """Return the request for replacements, if some are wanted now."""
+        """Return the request for replacements, if one is due."""
         slots = self._to_replace()
         if not slots or self._choosing_for or self.is_done:
             return []
@@ -168,7 +166,7 @@ class RecoveryWrites:
         return [ChooseReplacements(tuple(self._ensemble), slots, frozenset(self._failed_bookies))]
 
     def chosen(self, bookies: Mapping[int, str]) -> list[Effect]:
-        """Record new bookies; return what is to be sent to them."""
+        """Record new bookies; return the writes to send to them."""
         asked, self._choosing_for = self._choosing_for, frozenset()
         new = {slot: bookie for slot, bookie in bookies.items() if slot in self._failed}
         for slot, bookie in new.items():
@@ -222,7 +220,7 @@ class RecoveryWrites:
         return _Pending(parts, sum(part.size for part in parts if part is not None))
 
     def _cut(self, entries: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """Yield the entries in batches; one that is larger than the limit is alone in its batch."""
+        """Yield the entries in batches. An entry larger than the limit is alone in its batch."""
         ends = list(accumulate(map(len, entries)))
         start = sent_size = 0
         for stop in range(1, len(entries) + 1):

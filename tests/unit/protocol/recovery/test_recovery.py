@@ -316,7 +316,7 @@ def test_a_ledger_whose_length_cannot_be_known_is_not_closed() -> None:
     recovery = recovered(metadata, bookies)
 
     assert isinstance(recovery.error, LedgerRecoveryError)
-    assert "says its length" in str(recovery.error)
+    assert "has its length" in str(recovery.error)
 
 
 @pytest.mark.parametrize("ledger_type", LedgerType)
