@@ -110,7 +110,7 @@ def test_help_imports_nothing_heavy() -> None:
     ours = {name for name in modules if name.startswith("zbk")}
     assert ours == {
         "zbk", "zbk.cli", "zbk.cli.command", "zbk.cli.main", "zbk.cli.session", "zbk.errors",
-        "zbk.cli.streams", "zbk.system", "zbk.system.memory",
+        "zbk.cli.streams", "zbk.system", "zbk.system.memory", "zbk.version",
     }  # fmt: skip
 
 
