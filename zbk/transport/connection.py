@@ -128,7 +128,7 @@ class Connection:
                 assert self._last_error is not None, "connect leaves a reason"
                 self._fail(outgoing, self._last_error)
                 return
-        if not self._requests.add(outgoing):
+        if not self._requests.add(outgoing, now_ms):
             self._fail(outgoing, BusyError(f"over {WAITING_SIZE_MAX} bytes wait for one bookie"))
         elif not self._is_unsent:
             self._is_unsent = True
@@ -268,9 +268,9 @@ class Connection:
             return
         self._is_stuffed = False
         requests = self._requests
-        if not requests.waiting:
+        if not requests.is_waiting:
             return
-        parts = requests.within_credit(hello, self._pool.next_request_id)
+        parts = requests.within_credit(hello, self._pool.next_request_id, now_ms)
         for group in groups(parts, hello.version):
             if not self.socket.try_send(request_frames(group, hello.incarnation)):
                 self._is_stuffed = True

@@ -65,8 +65,14 @@ class Outgoing(msgspec.Struct, gc=False):
     key: object
     timeout_ms: int
     size: int
-    handed_ms: int = 0  # when it was handed to the bookie; the connection writes both
+    handed_ms: int = 0  # when it was handed to the bookie; the connection writes this and the rest
     refused_count: int = 0  # for want of a HELLO
+    is_large: bool = False  # it is in the large lane (``zbk.transport.request_queue``)
+
+    @property
+    def ledger_id(self) -> int | None:
+        """The ledger that the request is about; ``None``: it is about none."""
+        return getattr(self.request, "ledger_id", None)
 
 
 class DealerOptions(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ class Outstanding:
     """Requests by their ids, in the order in which they were handed over.
 
     Invariants, checked in ``_check``:
-      * ``size`` is that of all requests;
+      * ``size`` is that of all requests, ``large_size`` that of the large lane;
       * the marks ascend, in ids and in times.
     """
 
@@ -36,6 +36,10 @@ class Outstanding:
         self._mark_times_ms: list[int] = []  # and when: each restarts all younger clocks
         self.size = 0
         """Bytes that count against the bookie's credit."""
+        self.large_size = 0
+        """Of these, the bytes of requests of the large lane."""
+        self.large_counts: dict[int | None, int] = {}
+        """Requests of the large lane by ledger, waiting ones too."""
         self.due_ms = NEVER_MS
         """A lower bound of when the first request is late."""
 
@@ -49,9 +53,25 @@ class Outstanding:
             outgoing.handed_ms = now_ms
             pending[request_id] = outgoing
             size += outgoing.size
+            if outgoing.is_large:
+                self.large_size += outgoing.size
             late_ms = now_ms + outgoing.timeout_ms
             due_ms = min(due_ms, late_ms)
         self.size, self.due_ms = size, due_ms
+
+    def begin_large(self, outgoing: Outgoing) -> None:
+        """Record that a request waits in the large lane."""
+        ledger_id = outgoing.ledger_id
+        self.large_counts[ledger_id] = self.large_counts.get(ledger_id, 0) + 1
+
+    def _end_large(self, outgoing: Outgoing) -> None:
+        self.large_size -= outgoing.size
+        ledger_id = outgoing.ledger_id
+        count = self.large_counts[ledger_id] - 1
+        if count:
+            self.large_counts[ledger_id] = count
+        else:
+            del self.large_counts[ledger_id]
 
     def take(self, request_id: int, now_ms: int) -> Outgoing | None:
         """Remove and return a request that was answered; ``None`` if it timed out before."""
@@ -59,6 +79,8 @@ class Outstanding:
         if outgoing is None:
             return None
         self.size -= outgoing.size
+        if outgoing.is_large:
+            self._end_large(outgoing)
         ids, times_ms = self._mark_ids, self._mark_times_ms
         while ids and ids[-1] >= request_id:  # the answer to an older request came later
             ids.pop()
@@ -85,6 +107,9 @@ class Outstanding:
         self.due_ms = due_ms
         taken = [self._pending.pop(request_id) for request_id in late]
         self.size -= sum(outgoing.size for outgoing in taken)
+        for outgoing in taken:
+            if outgoing.is_large:
+                self._end_large(outgoing)
         self._check()
         return taken
 
@@ -94,7 +119,8 @@ class Outstanding:
         self._pending.clear()
         self._mark_ids.clear()
         self._mark_times_ms.clear()
-        self.size = 0
+        self.size = self.large_size = 0
+        self.large_counts.clear()
         self.due_ms = NEVER_MS
         return taken
 
@@ -113,6 +139,8 @@ class Outstanding:
 
     def _check(self) -> None:
         assert self.size == sum(one.size for one in self._pending.values())
+        large = [one.size for one in self._pending.values() if one.is_large]
+        assert self.large_size == sum(large)
         assert len(self._mark_ids) == len(self._mark_times_ms)
         assert self._mark_ids == sorted(self._mark_ids)
         assert self._mark_times_ms == sorted(self._mark_times_ms)
