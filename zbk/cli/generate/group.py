@@ -18,6 +18,10 @@ COMMANDS = {
     "k8s": LazyCommand(
         "zbk.cli.generate.k8s:k8s", "Print Kubernetes manifests: bookies and autorecovery."
     ),
+    "alerts": LazyCommand(
+        "zbk.cli.generate.alerts:alerts", "Print the alert rules for Prometheus."
+    ),
+    "grafana": LazyCommand("zbk.cli.generate.grafana:grafana", "Print a dashboard for Grafana."),
 }
 
 
