@@ -22,8 +22,6 @@ UNREVISED: Final = frozenset(
         "zbk/actors/serve",
         "zbk/client/write",
         "zbk/protocol/dataset",
-        "zbk/protocol/log",
-        "zbk/protocol/upkeep",
         "zbk/protocol/write",
         "zbk/wire",
     }

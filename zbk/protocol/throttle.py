@@ -1,20 +1,20 @@
-"""The rate limit of background work: so many bytes a second.
+"""The rate limit of background work, in bytes a second.
 
-A *throttle* is told of each piece of work before the work is done, and returns how long to wait
-first. Work that was not done in time is not made up for: after a pause, bytes worth at most
-``BURST_MS`` may pass at once.
+A *throttle* receives the size of each piece of work before the work is done, and returns how long
+to wait first. Idle time is not made up for: after a pause, bytes worth at most ``BURST_MS`` may
+pass at once.
 
-Pure: it depends on its arguments and its own past only. Threads that share a throttle lock it.
+Pure. Threads that share a throttle lock it.
 """
 
 from typing import Final
 
 BURST_MS: Final = 250
-"""After a pause, work of so much time may be done at once."""
+"""The time whose bytes may pass at once after a pause."""
 
 
 class Throttle:
-    """Lets ``rate_size`` bytes a second pass; 0: no limit.
+    """A limit of ``rate_size`` bytes a second; 0: no limit.
 
     >>> throttle = Throttle(1_000)
     >>> [throttle.wait_ms(500, now_ms) for now_ms in (0, 0, 0, 10_000)]

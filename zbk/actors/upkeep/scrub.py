@@ -199,7 +199,7 @@ class ScrubActor(BookieActor):
         """Run the pass until it has read enough for one go, or waits."""
         if self._steps is None:
             return
-        self._pace.begin_go()
+        self._pace.begin_burst()
         may_go_on = next(self._steps, None)
         if self._found:
             found, self._found = self._found, []
@@ -246,7 +246,7 @@ class ScrubActor(BookieActor):
             case Paid(size):
                 self.counts.read_size += size
                 self._pace.read(size)
-                if self._pace.is_go_over:
+                if self._pace.is_burst_over:
                     yield from self._rest()
             case Pause(wait_ms):
                 yield from self._waits.until(self._waits.now_ms() + wait_ms)

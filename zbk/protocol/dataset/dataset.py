@@ -1,36 +1,37 @@
 """A data set: a named, versioned list of ledgers, and the loads that make its versions.
 
 Words:
-    load       one attempt to add to a data set, or to replace what is in it: OPEN, then COMMITTED
-               as a version or ABORTED, decided once, by compare-and-swap. Its ledgers carry its id
-    version    what readers see: the ledgers of one or more loads; numbered from 1, never changed
+    load       one attempt to add to a data set, or to replace its contents: OPEN, then COMMITTED as
+               a version or ABORTED, decided once, by compare-and-swap. Its ledgers carry its id
+    version    the contents for readers: the ledgers of one or more loads; numbered from 1,
+               immutable
     manifest   a PD ledger that lists data ledgers (``dataset.manifest``). A version is the
                union of its manifests: an append adds one to those of the version before it
     base       the version that was the last one when a load began
 
 The rules:
-    append     goes on top of whatever is the last version when it commits: of the same schema, and
-               with the same password
-    overwrite  commits only on its base: if another load was quicker, that is a conflict
-    commit     is idempotent: a load that is COMMITTED already is answered with its version. So is a
-               stream's batch that another load has committed; the load that came late is ABORTED
-    abort      of a COMMITTED load changes nothing: whoever aborts has to look at what is returned
-    expiry     an OPEN load past its time may be aborted by anybody. Until somebody does, it can
-               commit: compare-and-swap decides, and clocks only say when to try. A load that has
-               ended is forgotten when its time is over
+    append     is added to the version that is the last one at its commit, if that has the same
+               schema and the same password
+    overwrite  commits only on its base: a commit of another load in between is a conflict
+    commit     is idempotent: the commit of a COMMITTED load returns its version. So does that of a
+               stream's batch that another load has committed; the later load is ABORTED
+    abort      of a COMMITTED load changes nothing: the caller has to check the returned load
+    expiry     any client may abort an OPEN load after its time. Until then it can commit:
+               compare-and-swap decides, and clocks only say when to try. A load that has ended is
+               forgotten after its time
 
-A ledger of a data set is *wanted* while a version lists it, or its load is OPEN; what is not wanted
-may be deleted (``is_wanted``). So failed attempts, aborted loads, dropped versions and manifests
-that lost a race all go by one rule.
+A ledger of a data set is *wanted* while a version lists it, or its load is OPEN; others may be
+deleted (``is_wanted``). One rule thus covers failed attempts, aborted loads, dropped versions and
+manifests that lost a race.
 
-A load lists its own ledgers and nothing else. So of the ledgers that carry its id, those that its
-manifest lists are the ones that any version can list, ever.
+A load lists only its own ledgers. Of the ledgers that carry its id, versions can list only those in
+its manifest.
 
-Everything here is a value; ``records.datasets`` writes them, load and data set in one step.
+All classes are values; ``records.datasets`` writes load and data set in one step.
 
-Limits: what is kept of a data set is one value of the metadata store. With ``VERSION_COUNT_MAX``
-versions of ``MANIFEST_COUNT_MAX`` manifests, ``STREAM_COUNT_MAX`` streams and texts as long as they
-may be, it fits there.
+Limits: a data set is one value of the metadata store. It fits there with ``VERSION_COUNT_MAX``
+versions of ``MANIFEST_COUNT_MAX`` manifests, ``STREAM_COUNT_MAX`` streams, and texts of maximal
+size.
 
 Source: the seed's motivation, section Close-to-open; Iceberg's snapshots and Delta's ``txnAppId``.
 """
@@ -53,21 +54,21 @@ from zbk.protocol.entry.digest import password_digest
 DATA_SET_FORMAT_VERSION: Final = 1
 
 VERSION_COUNT_MAX: Final = 256
-"""Versions kept; a commit beyond it lets the oldest go."""
+"""Versions that are kept; a further commit drops the oldest."""
 
 MANIFEST_COUNT_MAX: Final = 32
-"""Manifests of one version; a load that would add one more has to merge them first."""
+"""Manifests of one version; a load that would add another one has to merge them first."""
 
 STREAM_COUNT_MAX: Final = 256
-"""Streams of which the last batch is known; a commit of one more forgets the one that committed
-nothing for the longest time. If that one comes back, and Spark repeats its last batch, the batch is
-committed again; all other batches are committed once, as ever."""
+"""Streams whose last batch is kept; a commit of a further one drops the stream whose last commit is
+the oldest. If Spark then repeats the last batch of the dropped stream, it is committed again; all
+other batches are committed once."""
 
 LOAD_COUNT_MAX: Final = 4096
-"""Loads of a data set that are known: live ones, and those not yet forgotten."""
+"""Loads of a data set that are kept: open ones, and ended ones not yet forgotten."""
 
 REMEMBERED_COUNT: Final = 256
-"""Beyond so many known loads, those that have ended are forgotten before their time is over."""
+"""With more loads than this, those that have ended are forgotten before their time."""
 
 TEXT_SIZE_MAX: Final = 512
 """Bytes of ``who`` and of the name of a stream."""
@@ -77,14 +78,14 @@ _TOKEN_SIZE = 20
 
 
 class LoadKind(StrEnum):
-    """What a load does."""
+    """The kinds of loads."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
 
 
 class LoadState(StrEnum):
-    """How far it came."""
+    """The states of a load."""
 
     OPEN = "OPEN"
     COMMITTED = "COMMITTED"
@@ -92,36 +93,38 @@ class LoadState(StrEnum):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """One load, as the metadata store keeps it."""
+    """A load in the metadata store."""
 
     load_id: str
     data_set_id: str
     kind: LoadKind
     base_version: int  # 0: there was none
-    first_ledger_id: int  # no ledger below is of this load
+    first_ledger_id: int  # no lower ledger belongs to this load
     started_ms: int  # wall clock
     expires_ms: int  # wall clock
     who: str  # host, user, application: for people
-    stream: str = ""  # of a micro-batch: what tells its stream from every other
+    stream: str = ""  # of a micro-batch: a unique name of its stream
     batch_id: int = -1  # of a micro-batch
     state: LoadState = LoadState.OPEN
-    version: int | None = None  # what it became
+    version: int | None = None  # that it became
     manifest: int | None = None  # the ledger that lists its ledgers, once it is COMMITTED
     format_version: int = DATA_SET_FORMAT_VERSION
 
     def __post_init__(self) -> None:
         is_committed = self.state is LoadState.COMMITTED
         if (self.version is not None, self.manifest is not None) != (is_committed, is_committed):
-            raise IllegalTransitionError(f"load {self.load_id}", "a version is of COMMITTED")
+            raise IllegalTransitionError(
+                f"load {self.load_id}", "only a COMMITTED load has a version"
+            )
         if bool(self.stream) != (self.batch_id >= 0):
-            raise IllegalTransitionError(f"load {self.load_id}", "a stream's batches have ids")
+            raise IllegalTransitionError(f"load {self.load_id}", "the batches of a stream have ids")
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether anybody may abort it."""
+        """Return whether any client may abort it."""
         return self.state is LoadState.OPEN and now_ms >= self.expires_ms
 
     def aborted(self) -> Self:
-        """Return the load as it is after an abort; itself if it is COMMITTED or ABORTED."""
+        """Return the load after an abort; unchanged if it is COMMITTED or ABORTED."""
         if self.state is not LoadState.OPEN:
             return self
         return msgspec.structs.replace(self, state=LoadState.ABORTED)
@@ -136,15 +139,15 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     committed_ms: int  # wall clock
     who: str
     manifests: tuple[int, ...]  # ledgers, the oldest first
-    schema_hash: str  # two versions with the same schema have the same one
-    password_check: str  # likewise with the password of their ledgers: ``password_check``
+    schema_hash: str  # the same for versions with the same schema
+    password_check: str  # likewise for the password of their ledgers: ``password_check``
     ledger_count: int
     row_count: int
     size: int  # bytes of payload
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load has written: its own ledgers only."""
+    """The contents of a load: its own ledgers only."""
 
     manifest: int  # the ledger that lists them
     schema_hash: str
@@ -152,21 +155,21 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     ledger_count: int
     row_count: int
     size: int
-    who: str = ""  # in the version, in the place of the load's own
+    who: str = ""  # replaces that of the load in the version
 
 
 class DataSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A data set as the metadata store knows it.
+    """A data set in the metadata store.
 
     Invariants, checked when it is made: versions ascend, and lie below ``next_version``.
     """
 
     name: str
-    data_set_id: str  # tells it from one of the same name that was dropped
+    data_set_id: str  # differs from that of a dropped data set of the same name
     created_ms: int  # wall clock, for people
     next_version: int = 1
     versions: tuple[Version, ...] = ()
-    batch_by_stream: dict[str, int] = {}  # the last id of each; who committed last is the last one
+    batch_by_stream: dict[str, int] = {}  # the last id of each, in order of the last commits
     format_version: int = DATA_SET_FORMAT_VERSION
 
     def __post_init__(self) -> None:
@@ -176,27 +179,27 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current(self) -> Version | None:
-        """The last version; ``None`` before the first load was committed."""
+        """The last version; ``None`` before the first commit."""
         return self.versions[-1] if self.versions else None
 
     @property
     def current_version(self) -> int:
-        """Its number; 0 is none."""
+        """The number of the last version; 0: there is none."""
         return self.versions[-1].version if self.versions else 0
 
     @property
     def needs_merge(self) -> bool:
-        """True when an append has to bring one manifest in the place of all there are."""
+        """True when an append has to replace all manifests by one."""
         return bool(self.versions) and len(self.versions[-1].manifests) >= MANIFEST_COUNT_MAX
 
     def check_remembered(self, load_id: str, base_version: int) -> None:
-        """Accept a forgotten load that was committed. ``base_version``: the load's own.
+        """Check that a forgotten load was committed. ``base_version``: the load's base.
 
-        Its version is a later one than that. If each one of these is kept, they tell.
+        Its version is later than the base. If all later versions are kept, they decide.
 
         Raises:
             LoadAbortedError: none of them is the load's: it was aborted.
-            DataSetConflictError: none that is kept is, and some are not.
+            DataSetConflictError: no kept one is the load's, and some are not kept.
         """
         later = [one for one in self.versions if one.version > base_version]
         if any(one.load_id == load_id for one in later):
@@ -205,7 +208,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
             raise LoadAbortedError(self.name, load_id)
         raise DataSetConflictError(
             self.name,
-            f"load {load_id} ended long ago, and how is not known any more: it may be visible. "
+            f"load {load_id} ended long ago, and its outcome is no longer known: it may be visible. "
             f"`zbk dataset history {self.name}` shows the versions that are kept",
         )
 
@@ -213,7 +216,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
         """Return a version; ``None`` is the last one.
 
         Raises:
-            NoSuchVersionError: there is no such one, or none at all.
+            NoSuchVersionError: there is no such version, or none at all.
         """
         for one in self.versions if number is not None else self.versions[-1:]:
             if number in (None, one.version):
@@ -221,22 +224,22 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
         raise NoSuchVersionError(self.name, number or 0, self.current_version)
 
     def has_batch(self, load: Load) -> bool:
-        """Return whether the micro-batch of a load was committed, by this load or another one."""
+        """Return whether the micro-batch of a load was committed, by this or another load."""
         return bool(load.stream) and self.batch_by_stream.get(load.stream, -1) >= load.batch_id
 
     def committed(
         self, load: Load, contents: Contents, now_ms: int, merged: Version | None = None
     ) -> tuple[Self, Load] | None:
-        """Return data set and load after the load's commit, each as it was if it does not change.
+        """Return the data set and the load after the load's commit.
 
-        ``merged``: the version whose ledgers are listed in ``contents.manifest``, too, before the
-        load's own. ``None`` is returned where the last version has to be merged, and that is not
-        what ``merged`` is: bring another manifest.
+        ``merged``: the version whose ledgers ``contents.manifest`` lists, too, before those of the
+        load. ``None``: the last version has to be merged, and ``merged`` is another one: the caller
+        needs another manifest.
 
         Raises:
-            LoadAbortedError: somebody aborted the load.
-            DataSetConflictError: an overwrite whose base is not the last version any more; an
-                append of another schema, or password, than the last version's.
+            LoadAbortedError: the load was aborted.
+            DataSetConflictError: the base of an overwrite is not the last version any more; an
+                append has another schema, or password, than the last version.
         """
         assert load.data_set_id == self.data_set_id, "a load of this data set"
         if load.state is LoadState.COMMITTED:
@@ -279,7 +282,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, versions=kept)
 
     def check_append(self, schema_hash: str, password_check: str) -> None:
-        """Accept what may be put on top of the last version, if there is one.
+        """Check that an append may follow the last version, if there is one.
 
         Raises:
             DataSetConflictError: it has another schema, or another password.
@@ -296,7 +299,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
         self.check_password(password_check)
 
     def check_password(self, password_check: str) -> None:
-        """Accept a password with which the last version's ledgers can be read.
+        """Check that a password can read the ledgers of the last version.
 
         Raises:
             DataSetConflictError: they have another one.
@@ -346,7 +349,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_load_id(expires_ms: int, token: str) -> str:
-    """Return a load id that tells when its time is over; ids sort by that. ``token``: a UUID's hex.
+    """Return a load id that begins with its expiry; ids sort by it. ``token``: a UUID's hex.
 
     >>> new_load_id(1_700_000_000_000, "0123456789abcdef0123456789abcdef")
     '018bcfe568000123456789abcdef0123'
@@ -355,7 +358,7 @@ def new_load_id(expires_ms: int, token: str) -> str:
 
 
 def expiry_ms(load_id: str) -> int:
-    """Return when the time of a load is over, as its id has it.
+    """Return the expiry in the id of a load.
 
     >>> expiry_ms("018bcfe568000123456789abcdef0123")
     1700000000000
@@ -364,19 +367,19 @@ def expiry_ms(load_id: str) -> int:
 
 
 def password_check(password: bytes, data_set_id: str) -> str:
-    """Return what two loads of one data set have in common if their passwords are the same.
+    """Return a digest that is the same for loads of one data set with the same password.
 
-    Tells no more of a password than the metadata of a ledger do.
+    It reveals no more of the password than the metadata of a ledger do.
     """
     return password_digest(password, int(data_set_id[:16], 16)).hex()
 
 
 def is_wanted(ledger_id: int, load: Load | None, listed: Collection[int]) -> bool:
-    """Return whether a ledger must stay.
+    """Return whether a ledger must be kept.
 
-    ``load`` is the one whose id it carries, as it was at a time after the ledger was found;
-    ``None``: there was no such load then, so it was forgotten after its end, or the data set was
-    dropped. ``listed`` are the ledgers of all versions, manifests included, read after that. In
-    this order, a load that commits meanwhile is OPEN in the one or listed in the other.
+    ``load`` is the load whose id it carries, read after the ledger was found; ``None``: there was
+    none, because it was forgotten after its end, or the data set was dropped. ``listed`` are the
+    ledgers of all versions, manifests included, read after the load. In this order, a load that
+    commits meanwhile is OPEN in the first read or listed in the second.
     """
     return ledger_id in listed or (load is not None and load.state is LoadState.OPEN)

@@ -1,16 +1,16 @@
-"""The fate of a new ledger that was to be added to a log's list, by a list that was read later.
+"""The fate of a new ledger that was written to a log's list, according to a later read of the list.
 
-    the ledger is the last               LAST       it was added
-    it is there, others follow           OVERTAKEN  it was added; another owner has the log now
-    the version that we wrote on         UNLISTED   not added, or not yet
+    the ledger is the last one           LAST       it was added
+    it is listed, others follow          OVERTAKEN  it was added; another owner has the log now
+    the version of the write             UNLISTED   not added, or not yet
     an older version                     UNKNOWN    the store shows an older state
     newer, the same last ledger          UNLISTED   the list was only truncated
     newer, another last ledger           ORPHAN     another owner has the log now
     another log of this name             ORPHAN
 
-An UNLISTED ledger may be added again, on the list that was read: the last ledger is still ours. An
-orphan is in no list, and never will be. After a *conflict* the write surely changed nothing, and
-the version that we wrote on is an older one.
+An UNLISTED ledger may be written again, on the list that was read: the last ledger is still the
+owner's. An orphan is in no list, and never will be. After a *conflict* the write certainly changed
+nothing, and the version of the write is an older one.
 """
 
 from enum import Enum
@@ -35,7 +35,7 @@ class Place(Enum):
 def place_of(
     ledger_id: int, found: VersionedLog, base: VersionedLog, *, is_conflict: bool
 ) -> Place:
-    """Return the fate of a ledger that was to be added to ``base``."""
+    """Return the fate of a ledger that was written to the end of ``base``."""
     (log, version), (base_log, base_version) = found, base
     if log.log_id != base_log.log_id:
         return Place.ORPHAN

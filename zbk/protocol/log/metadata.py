@@ -1,15 +1,15 @@
 """A log: a list of ledgers in the metadata store, and the ways in which it may change.
 
-    append     a new ledger at the end, by whoever owns the log
-    truncate   ledgers at the front go, never the last one; by anybody
+    append     a new ledger is added at the end, by the owner of the log
+    truncate   ledgers at the front are removed, never the last one; by any client
 
 The list is an immutable value; each change makes a new one, and is written by compare-and-swap. Ids
-of ledgers ascend, for a ledger is made after the list to which it is appended was read. So a
-position (ledger, entry) says what comes before what.
+of ledgers ascend, because a ledger is created after the list to which it is appended was read. So
+positions (ledger, entry) have the order of the entries.
 
-An *index* counts the ledgers of a log since it was made, those too that were truncated:
-``first_index`` is the one of the first ledger in the list. With it a reader knows whether the
-ledger behind the one that it has read was cut off meanwhile.
+An *index* counts the ledgers of a log since its creation, truncated ones included: ``first_index``
+is the index of the first ledger in the list. It tells a reader whether the ledger after the one
+that it has read was truncated meanwhile.
 
 Invariant, kept by the owner (``zbk.protocol.log.owner``): every ledger of the list but the last two
 is CLOSED.
@@ -33,14 +33,14 @@ from zbk.protocol.log.position import LogPosition
 LOG_FORMAT_VERSION: Final = 1
 
 LEDGER_COUNT_MAX: Final = 16_384
-"""Ledgers of one log; at the limit it has to be truncated before it can grow."""
+"""Ledgers of one log; at the limit it has to be truncated before it grows."""
 
 
 class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """A log as the metadata store knows it. Invariant: ids of ledgers strictly ascend."""
+    """A log in the metadata store. Invariant: ids of ledgers strictly ascend."""
 
     name: str
-    log_id: str  # tells it from a log of the same name that was deleted
+    log_id: str  # differs from that of a deleted log of the same name
     created_ms: int  # wall clock, for people
     ledger_ids: tuple[int, ...] = ()
     first_index: int = 0  # ledgers that were truncated
@@ -59,7 +59,7 @@ class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def begin(self) -> LogPosition | None:
-        """The first position that there is; ``None`` in a log that never had an owner."""
+        """The first position; ``None`` in a log that never had an owner."""
         return LogPosition(self.ledger_ids[0], 0) if self.ledger_ids else None
 
     def with_ledger(self, ledger_id: int) -> Self:
@@ -83,14 +83,14 @@ class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def ledgers_before(self, position: LogPosition) -> tuple[int, ...]:
-        """Return the ledgers that lie before a position as a whole; the last ledger never does."""
+        """Return the ledgers that end before a position; the last ledger is never one."""
         return tuple(i for i in self.ledger_ids[:-1] if i < position.ledger_id)
 
     def place_of(self, position: LogPosition) -> int:
         """Return the index of the ledger of a position.
 
         Raises:
-            LogTruncatedError: it was cut off.
+            LogTruncatedError: it was truncated.
             InvalidOptionError: the log never had such a ledger.
         """
         if position.ledger_id in self.ledger_ids:
@@ -106,7 +106,7 @@ class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
         """Return the ledger with an index; ``None``: there is none yet.
 
         Raises:
-            LogTruncatedError: it was cut off.
+            LogTruncatedError: it was truncated.
         """
         if index < self.first_index:
             raise LogTruncatedError(self.name, f"ledger number {index}", str(self.begin))

@@ -4,27 +4,27 @@ Take over:
 
     1. read the list
     2. recover its last two ledgers: two, because the former owner may still write to one while it
-       adds the other to the list. Recovery fences, so nothing more is acknowledged there
+       adds the other to the list. Recovery fences, so nothing more is acknowledged in them
     3. create a ledger
     4. write the list with the new ledger at its end, by compare-and-swap on the version of step 1
-    5. only now: serve appends
+    5. only now serve appends
 
 Roll: close the ledger before the current one, if it is still open; 3, 4; wait until every append to
-the current ledger is answered (*switch*), so that nothing in the new one is acknowledged before an
-earlier append; go on in the new one; close the old one. So every ledger but the last two of the
-list is closed at any time, and step 2 is enough.
+the current ledger is answered (*switch*), so that no append to the new one is acknowledged before
+an earlier one; continue in the new one; close the old one. So every ledger except the last two of
+the list is closed at any time, and step 2 is enough.
 
 Words: the *current* ledger takes the appends; the *candidate* is a new ledger that is not known to
 be in the list.
 
-A write of the list may succeed although its reply is lost. Unless the outcome is known, the owner
-reads the list again, and ``zbk.protocol.log.candidate`` tells what became of the candidate. It is
-written again where that is safe; an orphan is deleted.
+A write of the list may succeed although its reply is lost. If the outcome is unknown, the owner
+reads the list again, and ``zbk.protocol.log.candidate`` decides the fate of the candidate. It is
+written again if that is safe; an orphan is deleted.
 
-When another owner has the log, a taker begins anew at step 1, at most ``ATTEMPT_COUNT_MAX`` times
-with pauses between, and an owner stops: ``LogFencedError``. A roll that fails otherwise leaves the
-owner with its current ledger; a candidate that may be in the list stays the candidate of the next
-roll. A close that fails otherwise may be tried again.
+If another owner has the log, a take-over begins again at step 1, at most ``ATTEMPT_COUNT_MAX``
+times with pauses between, and an owner stops with ``LogFencedError``. A roll that fails for another
+reason leaves the owner with its current ledger; a candidate that may be in the list stays the
+candidate of the next roll. A close that fails for another reason may be tried again.
 
 ``take_over``, ``roll`` and ``close`` are procedures (``zbk.protocol.procedure``), one at a time.
 
@@ -69,7 +69,7 @@ FENCED_COUNT: Final = 2
 
 
 class Phase(StrEnum):
-    """The work of an owner."""
+    """The phases of an owner."""
 
     IDLE = "idle"
     TAKING_OVER = "taking over"
@@ -85,14 +85,14 @@ class _Stopped(Exception):  # noqa: N818 - not an error: ``end_error`` has it
 
 
 class LogOwner:
-    """One client that wants to own, or owns, a log.
+    """A client that owns a log, or tries to.
 
     Invariants, checked in ``_check`` whenever a procedure waits:
-      * the current ledger is in the list that was read or written last, and nothing follows it
-        but, while a roll is under way, the candidate;
+      * the current ledger is in the list that was last read or written, and only the candidate of
+        a roll under way may follow it;
       * the candidate is never the current ledger;
-      * a ledger older than the current one that may be open is known as such, and is the one
-        right before it.
+      * an older ledger that may be open is recorded as such, and directly precedes the current
+        one.
     """
 
     def __init__(self, name: str) -> None:
@@ -105,7 +105,7 @@ class LogOwner:
         self._attempt_count = 0
         self.phase = Phase.IDLE
         self.log: LogMetadata | None = None
-        """The list as it was last read or written."""
+        """The list that was last read or written."""
         self.current_ledger_id: int | None = None
         """The ledger that takes appends; ``None`` before the take-over."""
         self.end_error: ZbkError | None = None
@@ -114,7 +114,7 @@ class LogOwner:
     def lose(self, ledger_id: int, error: ZbkError) -> bool:
         """Record that an append to a ledger failed; return whether this stops the owner.
 
-        At any time, also while a procedure waits, which then ends with ``end_error``.
+        Allowed at any time. A procedure that waits then ends with ``end_error``.
         """
         if self.phase is Phase.OVER or ledger_id not in {self.current_ledger_id, self._next}:
             return False
@@ -124,12 +124,12 @@ class LogOwner:
     # ------------------------------------------------------------------ procedures
 
     def take_over(self) -> Steps[Effect, None]:
-        """Become the owner. Once, and first.
+        """Become the owner. The first procedure, run once.
 
         Raises:
             ZbkError: the log could not be taken over; the owner is over.
         """
-        assert self.phase is Phase.IDLE, "once, and first"
+        assert self.phase is Phase.IDLE, "the first procedure, run once"
         self.phase = Phase.TAKING_OVER
         try:
             while not (yield from self._try_to_take_over()):
@@ -150,7 +150,7 @@ class LogOwner:
         """
         if self.phase in {Phase.OVER, Phase.UNCLOSED}:
             return
-        assert self.phase is Phase.OWNING, "one thing at a time"
+        assert self.phase is Phase.OWNING, "one procedure at a time"
         self.phase = Phase.ROLLING
         self._attempt_count = 0
         try:
@@ -163,15 +163,15 @@ class LogOwner:
         self._check()
 
     def close(self) -> Steps[Effect, None]:
-        """Close the ledgers of this owner that are open; then it is over.
+        """Close the open ledgers of this owner, and end it.
 
         Raises:
-            ZbkError: the current ledger could not be closed. Unless the owner is over, a close may
-                be tried again.
+            ZbkError: the current ledger could not be closed. The close may be repeated, unless the
+                owner is over.
         """
         if self.phase is Phase.OVER:
             return
-        assert self.phase in {Phase.OWNING, Phase.UNCLOSED}, "one thing at a time"
+        assert self.phase in {Phase.OWNING, Phase.UNCLOSED}, "one procedure at a time"
         assert self.current_ledger_id is not None, "an owner has a ledger"
         self.phase = Phase.CLOSING
         try:
@@ -190,7 +190,7 @@ class LogOwner:
     # ------------------------------------------------------------------ steps of a take-over
 
     def _try_to_take_over(self) -> Steps[Effect, bool]:
-        """Return false if the log has changed meanwhile."""
+        """Attempt a take-over; return false if the log has changed meanwhile."""
         if self._attempt_count:
             yield from self._ask(Pause(self._attempt_count))
         self.log, self._version = yield from self._ask(ReadList())
@@ -199,7 +199,7 @@ class LogOwner:
             try:
                 yield from self._ask(RecoverLedger(ledger_id))
             except NoSuchLedgerError as error:
-                # truncated since the list was read; or deleted by hand, and then it stays listed
+                # truncated since the list was read; or deleted by hand, then it stays listed
                 if self._missing == (self._version, ledger_id):
                     raise
                 self._missing = (self._version, ledger_id)
@@ -229,7 +229,7 @@ class LogOwner:
         yield from self._close_older()
 
     def _close_older(self) -> Steps[Effect, None]:
-        """Close the ledger before the current one; if that fails, the next roll or owner does."""
+        """Close the ledger before the current one; after an error the next roll or owner does."""
         if self._unclosed is None:
             return
         try:
@@ -271,7 +271,7 @@ class LogOwner:
                     return False
 
     def _write(self) -> Steps[Effect, ZbkError | None]:
-        """Write the list with the candidate at its end; return the error after which to look."""
+        """Write the list with the candidate at its end; return the error, if any."""
         assert self.log is not None, "it was read"
         assert self._candidate is not None, "it was created"
         try:
@@ -315,7 +315,7 @@ class LogOwner:
         if place in {Place.LAST, Place.UNLISTED}:
             self.log, self._version = found
         if place is Place.UNLISTED and self._attempt_count > ATTEMPT_COUNT_MAX:
-            if self._version > base[1]:  # no write on the older version can succeed any more
+            if self._version > base[1]:  # no write on the older version can succeed
                 yield from self._drop_candidate()
             raise self._contended()
         return place
@@ -336,7 +336,7 @@ class LogOwner:
         self.current_ledger_id, self._candidate = self._candidate, None
 
     def _drop_candidate(self) -> Steps[Effect, None]:
-        """Delete a ledger that is in no list, and never will be."""
+        """Delete an orphan."""
         orphan, self._candidate = self._candidate, None
         assert orphan is not None, "it was created"
         yield DeleteLedger(orphan)
@@ -377,7 +377,7 @@ class LogOwner:
 
     def _contended(self) -> ZbkError:
         return MetadataConflictError(
-            f"log {self._name}", f"others changed it, {ATTEMPT_COUNT_MAX} times in a row"
+            f"log {self._name}", f"other clients changed it, {ATTEMPT_COUNT_MAX} times in a row"
         )
 
     def _check(self) -> None:
@@ -388,6 +388,6 @@ class LogOwner:
         current = self.current_ledger_id
         later = [i for i in self.log.ledger_ids if i > current]
         assert current in self.log.ledger_ids, "the current ledger is in the list"
-        assert later in ([], [self._candidate]), "nothing but the candidate follows it"
+        assert later in ([], [self._candidate]), "only the candidate follows it"
         before = [i for i in self.log.ledger_ids if i < current]
         assert self._unclosed is None or before[-1:] in ([], [self._unclosed])

@@ -1,6 +1,6 @@
 """Effects of the owner of a log (``zbk.protocol.log.owner``), and their answers.
 
-An answer may always be an error instead. An effect of which no answer is stated has none but that.
+Any answer may be an error. An effect without a stated answer is answered with ``None``.
 """
 
 from typing import TypeAlias
@@ -11,14 +11,14 @@ from zbk.protocol.log.metadata import LogMetadata
 
 
 class ReadList(msgspec.Struct, frozen=True):
-    """Read the list. Answer: the log and its version, at some time since the question."""
+    """Read the list. Answer: the log and its version, as of the request or later."""
 
 
 class WriteList(msgspec.Struct, frozen=True):
     """Write the list on a version. Answer: its new version.
 
     ``BadVersionError``: the list had another version, and this attempt wrote nothing. After any
-    other error the list may or may not be written.
+    other error the list may be written or not.
     """
 
     log: LogMetadata
@@ -42,7 +42,7 @@ class CreateLedger(msgspec.Struct, frozen=True):
 
 
 class DeleteLedger(msgspec.Struct, frozen=True):
-    """Delete an orphan if possible. No errors: an empty ledger that is left does no harm."""
+    """Delete an orphan if possible. No errors: an empty ledger does no harm."""
 
     ledger_id: int
 
@@ -51,8 +51,8 @@ class SwitchLedger(msgspec.Struct, frozen=True):
     """Wait for all appends to ``old``, then send further ones to ``new``.
 
     ``CannotAdvanceError``, ``RequestTimeoutError``: the appends cannot be synced now; ``old`` still
-    takes appends. Any other error: an append to it failed. Appends that come meanwhile wait. On a
-    VD ledger an append counts as answered when it is synced.
+    accepts appends. Any other error: an append to it failed. New appends wait meanwhile. In a VD
+    ledger an append counts as answered when it is synced.
     """
 
     old_id: int | None

@@ -1,4 +1,4 @@
-"""Where an entry is in a log: its ledger and its id there.
+"""The position of an entry in a log: its ledger and its id there.
 
 The ledgers of a log have ascending ids (``zbk.protocol.log.metadata``), so positions are ordered as
 the entries are.
@@ -35,15 +35,15 @@ class LogPosition(msgspec.Struct, frozen=True, order=True):
 
     @property
     def next(self) -> Self:
-        """The place right behind: to go on reading after what was read."""
+        """The next position in the same ledger: where reading continues."""
         return type(self)(self.ledger_id, self.entry_id + 1)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the position that ``text`` says.
+        """Return the position in ``text``.
 
         Raises:
-            InvalidOptionError: it says none.
+            InvalidOptionError: it is no position.
         """
         match = _FORM.fullmatch(text)
         if match is None or int(match[1]) > LEDGER_ID_MAX or int(match[2]) > ENTRY_ID_MAX:

@@ -1,15 +1,15 @@
-"""When a checkpoint is due: after a time, after bytes, for memory, and not too often.
+"""The schedule of checkpoints: by time, by journal bytes and by memory, but not too often.
 
-A *checkpoint* makes the index durable and moves the journal's mark forward. Nothing is due while
-nothing was written since the last one that was due. Otherwise one is due
+A *checkpoint* makes the index durable and moves the journal's mark forward. None is due while
+nothing was written since the last due one. Otherwise one is due
 
-    after an interval     but one that took long rests ``PAUSE_FACTOR`` times as long, up to
+    after an interval     but at least ``PAUSE_FACTOR`` times the duration of the last one, up to
                           ``PAUSE_MAX_MS``: adds need the machine, too
-    after journal bytes   so that a start has little to replay; after one of many ledgers,
+    after journal bytes   so that a start has little to replay; after a checkpoint of many ledgers,
                           ``JOURNAL_FACTOR`` times as many
     for memory            at once, when the index in memory is nearly full
 
-Checkpoints that somebody asks for are not counted here.
+Requested checkpoints are not part of the schedule.
 
 Pure. Owned by the checkpoint actor.
 
@@ -20,18 +20,18 @@ from typing import Final
 
 PAUSE_FACTOR: Final = 15
 PAUSE_MAX_MS: Final = 60_000
-"""The rest after a checkpoint, as a multiple of its duration, and its limit. A checkpoint of 20,000
-ledgers takes long: each is a file to sync."""
+"""The pause after a checkpoint, as a multiple of its duration, and its limit. A checkpoint of
+20,000 ledgers takes long: it syncs a file for each."""
 
 MANY_LEDGER_COUNT: Final = 1_000
 JOURNAL_FACTOR: Final = 6
-"""A checkpoint of many ledgers costs by their number, not by what was written, so more bytes may
-pass before the next. A start after a crash takes some ten seconds for each GiB of 20,000 ledgers:
-with this factor it stays below 20."""
+"""The cost of a checkpoint of many ledgers depends on their number, not on the bytes written, so
+more bytes may pass before the next. A start after a crash takes some ten seconds for each GiB of
+20,000 ledgers: with this factor it stays below 20."""
 
 
 class CheckpointSchedule:
-    """Decides when checkpoints are due. Times are milliseconds of one clock."""
+    """The schedule of one bookie. Times are milliseconds of one clock."""
 
     def __init__(self, *, interval_ms: int, journal_size: int, now_ms: int) -> None:
         self._interval_ms = interval_ms
@@ -43,9 +43,9 @@ class CheckpointSchedule:
         self._ledger_count = 0  # ledgers that it wrote
 
     def take_due(self, now_ms: int, write_size: int, *, is_memory_short: bool) -> bool:
-        """Return whether a checkpoint is due; if so, it counts as the last one from now on.
+        """Return whether a checkpoint is due; if so, record it as the last one.
 
-        ``write_size``: bytes that were ever written to the journals.
+        ``write_size``: the bytes written to the journals so far.
         """
         if write_size == self._write_size:
             return False
@@ -61,7 +61,7 @@ class CheckpointSchedule:
         return True
 
     def run(self, now_ms: int, ledger_count: int) -> None:
-        """Record that the steps of a checkpoint of so many ledgers begin."""
+        """Record that the steps of a checkpoint of ``ledger_count`` ledgers begin."""
         self._run_ms = now_ms
         self._ledger_count = ledger_count
 

@@ -1,19 +1,19 @@
-"""Which entry logs are compacted, and when: decisions only.
+"""The choice of entry logs to compact, and the schedule of compactions.
 
-Words: the *live share* of a log is that of the entries in it that somebody may still read, in
-bytes of entries: headers of blocks count for nothing, as a copy needs them, too. *Compaction*
-copies the live entries of some logs, its *sources*, to a new one, its *target*, and removes the
-sources. *Minor* compaction takes logs that are nearly dead, often; *major* compaction takes all
-those that it pays for, seldom.
+Words: the *live share* of a log is the share of its entries that may still be read, in bytes of
+entries: block headers do not count, because a copy needs them, too. *Compaction* copies the live
+entries of some logs, its *sources*, to a new one, its *target*, and removes the sources. *Minor*
+compaction often takes logs that are nearly dead; *major* compaction seldom takes all logs that are
+worth it.
 
-A log is taken when its live share is below the threshold of the kind, the lowest share first, and
-several go into one target as long as it does not become larger than a log should be. A threshold or
-an interval of 0 is *off*: without an interval a kind is still there for those who ask for it.
+A log is taken when its live share is below the threshold of the kind, the lowest share first. A
+target has several sources, as long as it does not exceed the size of a log. A threshold or an
+interval of 0 is *off*: without an interval a kind can still be requested.
 
-A damaged log is never taken: nobody knows what is in it.
+A damaged log is never taken: its contents are not known.
 
-Functions of their arguments, and a clock of the past. Source: the seed, section Data compaction;
-BookKeeper's ``GarbageCollectorThread.doCompactEntryLogs``.
+Functions of their arguments, and a clock. Source: the seed, section Data compaction; BookKeeper's
+``GarbageCollectorThread.doCompactEntryLogs``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,18 +23,18 @@ from typing import Final
 import msgspec
 
 SOURCE_COUNT_MAX: Final = 1_000
-"""Logs that go into one target."""
+"""Sources of one target."""
 
 
 class CompactionKind(StrEnum):
-    """How much is to be won before a log is taken."""
+    """The kinds of compaction."""
 
     MINOR = "minor"
     MAJOR = "major"
 
 
 class CompactionLimits(msgspec.Struct, frozen=True):
-    """The options that decide. Thresholds are shares, 0 .. 1; 0 is off."""
+    """The options of compaction. Thresholds are shares, 0 .. 1; 0 is off."""
 
     minor_threshold: float = 0.2
     minor_interval_ms: int = 3_600_000
@@ -50,16 +50,16 @@ class CompactionLimits(msgspec.Struct, frozen=True):
         return self.major_interval_ms if kind is CompactionKind.MAJOR else self.minor_interval_ms
 
     def is_on(self, kind: CompactionKind) -> bool:
-        """Return whether a kind comes by itself."""
+        """Return whether a kind is scheduled."""
         return self.threshold(kind) > 0 and self.interval_ms(kind) > 0
 
 
 class LogShare(msgspec.Struct, frozen=True):
-    """A log that nothing is written to any more. Sizes in bytes."""
+    """A sealed log. Sizes in bytes."""
 
     log_id: int
     entry_size: int  # of all entries
-    live_size: int  # of those that somebody may read
+    live_size: int  # of entries that may still be read
     is_whole: bool
 
     @property
@@ -69,15 +69,15 @@ class LogShare(msgspec.Struct, frozen=True):
 
     @property
     def dead_size(self) -> int:
-        """What its compaction wins."""
+        """The bytes that its compaction frees."""
         return self.entry_size - self.live_size
 
 
 class Win(msgspec.Struct, frozen=True):
-    """What the compaction of some logs would bring."""
+    """The gain of a compaction of some logs."""
 
     log_count: int = 0  # sources
-    size: int = 0  # bytes of entries that would go
+    size: int = 0  # bytes of dead entries
 
 
 def candidates(logs: Iterable[LogShare], threshold: float) -> list[LogShare]:
@@ -89,10 +89,10 @@ def candidates(logs: Iterable[LogShare], threshold: float) -> list[LogShare]:
 def choose_sources(
     logs: Iterable[LogShare], threshold: float, *, target_size_max: int, room_size: int
 ) -> list[LogShare]:
-    """Return the sources of the next compaction; none: there is nothing to do, or no room for it.
+    """Return the sources of the next compaction; none if no log is taken, or there is no room.
 
-    ``room_size`` is what the target may take of the disk. A log that is larger than logs should be
-    goes by itself.
+    ``room_size`` is the disk space for the target. A log larger than ``target_size_max`` is
+    compacted alone.
 
     >>> logs = [LogShare(1, 10, 7, True), LogShare(2, 10, 1, True), LogShare(3, 10, 9, True)]
     >>> [one.log_id for one in choose_sources(logs, 0.8, target_size_max=8, room_size=100)]
@@ -111,13 +111,13 @@ def choose_sources(
 
 
 def win_of(logs: Sequence[LogShare], threshold: float) -> Win:
-    """Return what compaction with this threshold would win."""
+    """Return the gain of a compaction with this threshold."""
     found = candidates(logs, threshold)
     return Win(len(found), sum(one.dead_size for one in found))
 
 
 class CompactionClock:
-    """Says when which kind is due. What is major makes minor superfluous.
+    """The schedule of both kinds. A major compaction includes a minor one.
 
     The first one is due an interval after the start.
     """
@@ -135,7 +135,7 @@ class CompactionClock:
         return None
 
     def ended(self, kind: CompactionKind, now_ms: int) -> None:
-        """Note that a kind has done what there was to do."""
+        """Record that a compaction of a kind has ended."""
         self._last_ms[kind] = now_ms
         if kind is CompactionKind.MAJOR:
             self._last_ms[CompactionKind.MINOR] = now_ms

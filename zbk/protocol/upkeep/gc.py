@@ -1,37 +1,38 @@
-"""Which ledgers a bookie may drop: one round of garbage collection.
+"""A round of garbage collection: the proof that ledgers were deleted, before a bookie drops them.
 
-A ledger's data may go when the ledger was deleted. A missing ledger proves nothing by itself, so a
-round gathers proof in this order:
+A bookie may drop the data of a deleted ledger. A ledger missing from a list proves nothing by
+itself, so a round gathers proof in this order:
 
-    local     the ids of all ledgers of which the bookie holds anything: gathered before the first
-              question, so no ledger made meanwhile is among them
+    local     the ids of all ledgers that the bookie holds, gathered before the first request, so
+              no ledger created meanwhile is among them
     counter   the next ledger id. A ledger's node and the counter change together, so an id below
               the counter had its node before; an id at or above it may be one that this store, or
               this follower of it, has not seen yet: never a candidate
     list      all ledgers of the cluster. Local ids that are not on it are *candidates*
     look      each candidate is read directly, by its own node: only "no such ledger" counts
-    look      again, counter first, no sooner than ``confirm_delay_ms`` later
+    look      again, counter first, not before ``confirm_delay_ms`` have passed
     drop      the ledgers that were absent both times, in pieces
 
 The whole proof lies within one session of the metadata store, in which no answer is older than the
-one before. When another session shows, the proof begins anew, from the counter on, up to
+one before. After a change of the session the proof begins again, with the counter, up to
 ``PROOF_COUNT_MAX`` times.
 
 An *unreliable* list drops nothing at all: an empty one, one that ends with an error, one that
-leaves out a ledger that exists (ids are never reused, so a ledger that exists now existed when the
-list was made). Any answer but "no such ledger" keeps that ledger.
+omits a ledger that exists (ids are never reused, so a ledger that exists now existed when the list
+was made). Any answer except "no such ledger" keeps that ledger.
 
 Decisions: an empty list is believed only if the counter, read before the list and again before the
-second look, says that the last ledger was deleted and none was made since. That note comes from the
-deletion itself, in a step that the store refuses while there is a ledger (``metadata.ledgers``); a
-listing that failed, or ledgers that vanished in another way, leave no such note. A candidate is
-looked at with a read of its own, at the cost of two reads a deleted ledger.
+second look, has the note that the last ledger was deleted and none was created since. The deletion
+itself writes this note, in a step that the store refuses while there is a ledger
+(``metadata.ledgers``); failed listings, and ledgers that vanish in another way, leave no such note.
+Each candidate is read directly, which costs two reads for each deleted ledger.
 
-Limits: ``CANDIDATE_COUNT_MAX`` candidates a round, the lowest ids; the others wait for the next.
+Limits: ``CANDIDATE_COUNT_MAX`` candidates in one round, the lowest ids; the others wait for the
+next one.
 
-A procedure (``zbk.protocol.procedure``). Nothing is dropped that was not found absent in both looks
-of one session. A *session* in an answer is a number that stays the same as long as the session with
-the metadata store does; ``None`` if it ended, or was in doubt, at any time during the question.
+A procedure (``zbk.protocol.procedure``). A ledger is dropped only if it was absent in both looks of
+one session. A *session* in an answer is a number that stays the same during one session with the
+metadata store; ``None`` if the session ended, or was in doubt, at any time during the request.
 
 Source: BookKeeper's ``ScanAndCompareGarbageCollector``; #870 for the distrust.
 """
@@ -49,35 +50,35 @@ CANDIDATE_COUNT_MAX: Final = 50_000
 """Candidates of one round."""
 
 READ_COUNT_MAX: Final = 64
-"""Ledgers in one ``ReadMetadata``: between two the bookie can stop."""
+"""Ledgers in one ``ReadMetadata``: between two of them the bookie can stop."""
 
 DROP_COUNT_MAX: Final = 128
 """Ledgers in one ``DropLedgers``, which takes the storage actor some milliseconds."""
 
 PROOF_COUNT_MAX: Final = 3
-"""How often the proof is begun in one round."""
+"""The number of times that one round begins the proof."""
 
 NONE_LISTED: Final = (
     "the metadata store lists no ledger at all, and has no note that the last one was deleted: if "
     "that is right, append to a new ledger and delete it (zbk ledger append, zbk ledger delete), "
     "and the next round frees everything"
 )
-"""Why nothing is dropped where the list is empty and nothing confirms it."""
+"""The reason of a round that found an empty list without the note."""
 
 
 # ------------------------------------------------------------------ effects and their answers
 
 
 class ReadCounter(msgspec.Struct, frozen=True):
-    """Read the next ledger id, of this very cluster. Answer: Counter, or an error."""
+    """Read the next ledger id of this cluster. Answer: Counter, or an error."""
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """Every ledger made before the question has an id below this one."""
+    """Every ledger created before the request has an id below this one."""
 
     next_ledger_id: int
     session: int | None
-    is_emptied: bool = False  # the last ledger was deleted, and none was made since
+    is_emptied: bool = False  # the last ledger was deleted, and none was created since
 
 
 class ListLedgers(msgspec.Struct, frozen=True):
@@ -85,7 +86,7 @@ class ListLedgers(msgspec.Struct, frozen=True):
 
 
 class ListMore(msgspec.Struct, frozen=True):
-    """Go on with the list. Answer: the next ListPiece, or an error."""
+    """Continue the list. Answer: the next ListPiece, or an error."""
 
 
 class ListPiece(msgspec.Struct, frozen=True):
@@ -97,17 +98,17 @@ class ListPiece(msgspec.Struct, frozen=True):
 
 
 class ReadMetadata(msgspec.Struct, frozen=True):
-    """Read the node of each ledger, by itself. Answer: Findings, or an error."""
+    """Read the node of each ledger directly. Answer: Findings, or an error."""
 
     ledger_ids: Sequence[int]
 
 
 class Finding(Enum):
-    """The metadata store's answer to the question for one ledger, by its own node."""
+    """The result of a direct read of one ledger."""
 
     ABSENT = "absent"  # there is no such ledger
-    PRESENT = "present"  # there is, whatever its state
-    UNKNOWN = "unknown"  # anything else: neither yes nor no
+    PRESENT = "present"  # it exists, in whatever state
+    UNKNOWN = "unknown"  # any other answer
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -118,22 +119,22 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Wait. Answer: the milliseconds that have passed; if too few, the round waits on."""
+    """Wait. Answer: the milliseconds that have passed; if too few, the round waits again."""
 
     delay_ms: int
 
 
 class DropLedgers(msgspec.Struct, frozen=True):
-    """Forget these ledgers, for ever. Answer: Dropped."""
+    """Drop these ledgers for good. Answer: Dropped."""
 
     ledger_ids: Sequence[int]
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """The ledgers of one ``DropLedgers`` are gone, or as many of them as could go."""
+    """The ledgers of one ``DropLedgers`` are dropped, as far as possible."""
 
-    ledger_count: int  # gone
-    why_left: str = ""  # why the others could not go
+    ledger_count: int  # dropped
+    why_left: str = ""  # why the others could not be dropped
 
 
 Effect: TypeAlias = ReadCounter | ListLedgers | ListMore | ReadMetadata | Wait | DropLedgers
@@ -142,25 +143,25 @@ Effect: TypeAlias = ReadCounter | ListLedgers | ListMore | ReadMetadata | Wait |
 class RoundResult(msgspec.Struct):
     """The outcome of a round."""
 
-    local_count: int = 0  # ledgers of which the bookie held anything
+    local_count: int = 0  # ledgers that the bookie held
     listed_count: int = 0  # ledgers that the metadata store listed
     candidate_count: int = 0  # local ledgers that were not listed
     dropped_count: int = 0
-    proof_count: int = 0  # how often the proof was begun: 2 and more when sessions ended
-    gave_up: str = ""  # why the round ended early, or left what it had proved; empty: it did not
+    proof_count: int = 0  # proofs begun: 2 and more after the end of a session
+    gave_up: str = ""  # why the round ended early, or dropped less than it had proved; or empty
     is_suspicious: bool = False  # the metadata store contradicted itself
-    is_stuck: bool = False  # ledgers that were proved to be deleted could not go
+    is_stuck: bool = False  # deleted ledgers could not be dropped
 
     @property
     def kept_count(self) -> int:
-        """Candidates whose deletion could not be proved, or that could not go."""
+        """Candidates whose deletion was not proved, or that could not be dropped."""
         return self.candidate_count - self.dropped_count
 
 
 # ------------------------------------------------------------------ the round
 
 
-class _NewSession(Exception):  # noqa: N818 - not an error: the proof begins anew
+class _NewSession(Exception):  # noqa: N818 - not an error: the proof begins again
     pass
 
 
@@ -172,7 +173,7 @@ class _RoundEnded(Exception):  # noqa: N818 - not an error: the round ends early
 
 
 def garbage_round(local_ids: Sequence[int], confirm_delay_ms: int) -> Steps[Effect, RoundResult]:
-    """Drop the deleted ones among the ledgers of a bookie, each given once; return the result."""
+    """Drop the deleted ledgers among those of a bookie, each given once; return the result."""
     result = RoundResult(local_count=len(local_ids))
     try:
         deleted = yield from _deleted_among(local_ids, confirm_delay_ms, result)
@@ -192,7 +193,7 @@ def garbage_round(local_ids: Sequence[int], confirm_delay_ms: int) -> Steps[Effe
 def _deleted_among(
     local_ids: Sequence[int], confirm_delay_ms: int, result: RoundResult
 ) -> Steps[Effect, list[int]]:
-    """Return the ledgers that were surely deleted, ascending."""
+    """Return the ledgers that were certainly deleted, ascending."""
     if not local_ids:
         return []
     for _ in range(PROOF_COUNT_MAX):
@@ -223,7 +224,7 @@ def _proof(
     if again.next_ledger_id < counter.next_ledger_id:
         raise _RoundEnded("the metadata store went back in time", is_suspicious=True)
     if not result.listed_count and not again.is_emptied:
-        raise _RoundEnded("a ledger was made while the last one was looked for")
+        raise _RoundEnded("a ledger was created during the proof")
     return (yield from _look(absent, session))
 
 
@@ -249,7 +250,7 @@ def _unlisted(
 
 
 def _look(ledger_ids: Sequence[int], session: int | None) -> Steps[Effect, list[int]]:
-    """Return the ledgers of which the metadata store says that there is no such one."""
+    """Return the ledgers that do not exist, according to direct reads."""
     absent = []
     for some in _pieces(ledger_ids, READ_COUNT_MAX):
         answer: Findings = yield ReadMetadata(some)
@@ -257,7 +258,7 @@ def _look(ledger_ids: Sequence[int], session: int | None) -> Steps[Effect, list[
         for ledger_id in some:
             found = answer.findings.get(ledger_id, Finding.UNKNOWN)
             if found is Finding.PRESENT:
-                why = f"ledger {ledger_id} is there and was not listed"
+                why = f"ledger {ledger_id} exists and was not listed"
                 raise _RoundEnded(why, is_suspicious=True)
             if found is Finding.ABSENT:
                 absent.append(ledger_id)

@@ -1,16 +1,15 @@
-"""What a scrubber has found, and what it still has to report.
+"""The findings of a scrub pass, and the queue of ledgers that it reports.
 
-Words: a *pass* reads all files of a bookie's ledger directories once, and looks whether they are
-what was written. *Damage* is a file that is not: a *damaged file*, told of once a pass; but not
-where all of the index points past what was there (``entry_logs.lost_regions``). A *damaged
-entry* is one that the index has and whose copy cannot be read, or cannot be vouched for: its
-ledger is *reported*, so that the copies that are left are used to make it whole.
+Words: a *pass* reads all files of a bookie's ledger directories once, and checks that they are as
+written. A *damaged file* is not; it is logged once in a pass, unless the index points only past the
+damaged place (``entry_logs.lost_regions``). A *damaged entry* is in the index, but its copy cannot
+be read or verified: its ledger is *reported*, so that it is repaired from the other copies.
 
-A range of damaged entries with ``last_entry_id`` -1 says that nobody knows which: the index of the
-ledger itself is unreadable.
+A range of damaged entries with ``last_entry_id`` -1 means that the entries are not known: the index
+of the ledger itself is unreadable.
 
-Limits: ``FILE_COUNT_MAX`` and ``RANGE_COUNT_MAX`` are what is kept to be shown; beyond them only
-the numbers grow. ``PENDING_COUNT_MAX`` ledgers wait to be reported; one more is forgotten, counted,
+Limits: ``FILE_COUNT_MAX`` files and ``RANGE_COUNT_MAX`` ranges are kept; beyond them only the
+numbers grow. ``PENDING_COUNT_MAX`` ledgers wait to be reported; further ones are dropped, counted,
 and found again by the next pass.
 
 Pure. Owned by the thread that scrubs.
@@ -30,34 +29,34 @@ PENDING_COUNT_MAX: Final = 100_000
 
 REPORT_DELAY_MS: Final = 1_000
 REPORT_DELAY_MAX_MS: Final = 60_000
-"""How long a report waits after the metadata store did not take one: doubled up to this."""
+"""The pause after a failed report; it doubles up to the maximum."""
 
 
 class DamagedFile(msgspec.Struct, frozen=True):
-    """A file that is not what was written, and the first place where it is not."""
+    """A damaged file, and its first damaged place."""
 
     path: str
     offset: int
     reason: str
-    ledger_id: int | None = None  # whose bytes these are, if that can be told
+    ledger_id: int | None = None  # of the bytes there, if it is known
 
 
 class DamagedEntries(msgspec.Struct, frozen=True):
-    """Entries of one ledger in a row; ``last_entry_id`` -1: unknown which."""
+    """Consecutive entries of one ledger; ``last_entry_id`` -1: not known."""
 
     ledger_id: int
     first_entry_id: int
     last_entry_id: int
-    is_index_lost: bool = False  # nothing can be stored in their place
+    is_index_lost: bool = False  # no copies can be stored in their place
 
     @property
     def count(self) -> int:
-        """How many entries; of an unknown number none is counted."""
+        """The number of entries; 0 if it is not known."""
         return 0 if self.last_entry_id == NO_ENTRY else self.last_entry_id - self.first_entry_id + 1
 
 
 class Findings:
-    """What one pass has found."""
+    """The findings of one pass."""
 
     def __init__(
         self, *, file_count_max: int = FILE_COUNT_MAX, range_count_max: int = RANGE_COUNT_MAX
@@ -84,11 +83,11 @@ class Findings:
 
     @property
     def is_damage_found(self) -> bool:
-        """True when anything was found."""
+        """True when damage was found."""
         return bool(self.file_count or self.ledger_count)
 
     def add_file(self, damaged: DamagedFile) -> bool:
-        """Note a damaged file; return whether to report it: each is once, up to the limit."""
+        """Record a damaged file; return whether to log it: each once, up to the limit."""
         if damaged.path in self._files or damaged.path == self._last_path:
             return False
         self._last_path = damaged.path
@@ -99,7 +98,7 @@ class Findings:
         return True
 
     def add_entries(self, damaged: DamagedEntries) -> None:
-        """Note damaged entries; those of one ledger come one after another, ascending."""
+        """Record damaged entries; those of one ledger are consecutive, ascending."""
         if damaged.ledger_id != self._last_ledger_id:
             self._last_ledger_id = damaged.ledger_id
             self.ledger_count += 1
@@ -114,7 +113,7 @@ class Findings:
 
 
 class ReportQueue:
-    """The ledgers that are to be reported, each once, and when to try.
+    """The ledgers to report, each once, and the pause between attempts.
 
     Invariants, checked in ``_check``:
       * no ledger waits twice, and no more than the limit wait.
@@ -122,7 +121,7 @@ class ReportQueue:
 
     def __init__(self, count_max: int = PENDING_COUNT_MAX) -> None:
         self._count_max = count_max
-        self._pending: dict[int, bool] = {}  # in the order they came; whether the index is lost
+        self._pending: dict[int, bool] = {}  # in order; the value: the index is lost
         self._delay_ms = 0
         self._not_before_ms = 0
         self.reported_count = 0
@@ -130,11 +129,11 @@ class ReportQueue:
 
     @property
     def pending_count(self) -> int:
-        """How many ledgers wait."""
+        """The number of ledgers that wait."""
         return len(self._pending)
 
     def add(self, ledger_id: int, *, is_index_lost: bool = False) -> None:
-        """Report a ledger; one that waits already waits on."""
+        """Add a ledger, unless it waits already."""
         if ledger_id in self._pending:
             self._pending[ledger_id] |= is_index_lost
             return
@@ -147,25 +146,26 @@ class ReportQueue:
     def due(self, now_ms: int, *, besides: int | None = None) -> tuple[int, bool] | None:
         """Return the ledger to report now, if any, and whether its index is lost.
 
-        ``besides`` is one of which more may be found yet: it is repaired once, not piece by piece.
+        ``besides`` is a ledger in which the pass may find more damage: it is repaired once, not
+        piece by piece.
         """
         if now_ms < self._not_before_ms:
             return None
         return next((one for one in self._pending.items() if one[0] != besides), None)
 
     def taken(self, ledger_id: int) -> None:
-        """Note that the metadata store has the report, or needs none."""
+        """Record that the metadata store has the report, or needs none."""
         del self._pending[ledger_id]
         self.reported_count += 1
         self._delay_ms = 0
         self._not_before_ms = 0
 
     def not_taken(self, now_ms: int) -> bool:
-        """Note that the metadata store did not answer; return whether that is news."""
-        is_news = not self._delay_ms
+        """Record that a report failed; return whether it is the first failure in a row."""
+        is_first = not self._delay_ms
         self._delay_ms = min(max(REPORT_DELAY_MS, 2 * self._delay_ms), REPORT_DELAY_MAX_MS)
         self._not_before_ms = now_ms + self._delay_ms
-        return is_news
+        return is_first
 
     def _check(self) -> None:
         assert len(self._pending) <= self._count_max, "the queue is bounded"

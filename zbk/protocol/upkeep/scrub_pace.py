@@ -1,8 +1,8 @@
-"""The pace of a scrub pass: how much it reads in one go, and how long it rests then.
+"""The pace of a scrub pass: bytes of one burst, and the rest after it.
 
-A *go* is what a pass reads without looking at its messages or the clock: steps until ``go_size``
-bytes were read, or until one has to wait. Bytes that were read before such a wait stay a debt,
-which the rest after the next whole go pays: so the rate holds over the pass.
+A *burst* is a run of steps in which the pass does not check its messages or the clock: it ends
+after ``burst_size`` bytes, or when a step has to wait. Bytes read before such a wait stay a debt,
+which the rest after the next whole burst pays, so the rate holds over the pass.
 
 Pure. Owned by the scrub actor.
 """
@@ -11,29 +11,29 @@ from zbk.protocol.throttle import Throttle
 
 
 class ScrubPace:
-    """Limits a pass to ``rate_size`` bytes a second; 0: no limit."""
+    """The pace of a pass with ``rate_size`` bytes a second; 0: no limit."""
 
-    def __init__(self, rate_size: int, go_size: int) -> None:
+    def __init__(self, rate_size: int, burst_size: int) -> None:
         self._throttle = Throttle(rate_size)
-        self._go_size = go_size
-        self._go_read_size = 0
-        self._debt_size = 0  # read, and not waited for yet
+        self._burst_size = burst_size
+        self._burst_read_size = 0
+        self._debt_size = 0  # read, but not rested for
 
-    def begin_go(self) -> None:
-        """Begin the next go."""
-        self._go_read_size = 0
+    def begin_burst(self) -> None:
+        """Begin the next burst."""
+        self._burst_read_size = 0
 
     def read(self, size: int) -> None:
-        """Record that a step has read so many bytes."""
-        self._go_read_size += size
+        """Record that a step has read ``size`` bytes."""
+        self._burst_read_size += size
         self._debt_size += size
 
     @property
-    def is_go_over(self) -> bool:
-        """True when enough was read for one go."""
-        return self._go_read_size >= self._go_size
+    def is_burst_over(self) -> bool:
+        """True when the burst has read enough."""
+        return self._burst_read_size >= self._burst_size
 
     def rest_ms(self, now_ms: int) -> int:
-        """Return the milliseconds to wait before the next go; the debt is paid by them."""
+        """Return the milliseconds to rest before the next burst, which pay the debt."""
         debt_size, self._debt_size = self._debt_size, 0
         return self._throttle.wait_ms(debt_size, now_ms)

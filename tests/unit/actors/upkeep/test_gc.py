@@ -203,7 +203,7 @@ def test_a_list_that_leaves_one_ledger_out_drops_nothing(
 
     result = world.round()
 
-    assert result.gave_up == f"ledger {ids[2]} is there and was not listed"
+    assert result.gave_up == f"ledger {ids[2]} exists and was not listed"
     assert world.local() == ids
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 

@@ -11,19 +11,19 @@ RATE_SIZE = 1_000
 
 def test_a_go_is_over_when_so_much_was_read() -> None:
     pace = ScrubPace(RATE_SIZE, 100)
-    pace.begin_go()
+    pace.begin_burst()
     pace.read(99)
-    assert not pace.is_go_over
+    assert not pace.is_burst_over
     pace.read(1)
-    assert pace.is_go_over
-    pace.begin_go()
-    assert not pace.is_go_over
+    assert pace.is_burst_over
+    pace.begin_burst()
+    assert not pace.is_burst_over
 
 
 def test_a_rest_pays_for_what_was_read_before_a_wait() -> None:
     pace = ScrubPace(RATE_SIZE, 100)
     pace.read(BURST_MS)
-    pace.begin_go()
+    pace.begin_burst()
     pace.read(1_000)
     assert pace.rest_ms(0) == 1_000
     assert pace.rest_ms(1_000) == 0
@@ -40,17 +40,17 @@ def test_a_pass_reads_no_faster_than_its_rate(steps: list[tuple[int, bool, int]]
     """The twin is one sum: all bytes over the whole time, but for one burst and one debt."""
     pace = ScrubPace(RATE_SIZE, 300)
     now_ms = read_size = unpaid_size = 0
-    pace.begin_go()
+    pace.begin_burst()
     for size, is_wait, wait_ms in steps:
         pace.read(size)
         read_size += size
         unpaid_size += size
         if is_wait:
             now_ms += wait_ms
-            pace.begin_go()
-        elif pace.is_go_over:
+            pace.begin_burst()
+        elif pace.is_burst_over:
             now_ms += pace.rest_ms(now_ms)
             unpaid_size = 0
-            pace.begin_go()
+            pace.begin_burst()
         allowed_size = RATE_SIZE * (now_ms + BURST_MS) // 1_000
         assert read_size - unpaid_size <= allowed_size
