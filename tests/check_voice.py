@@ -21,7 +21,6 @@ UNREVISED: Final = frozenset(
     {
         "zbk/actors/serve",
         "zbk/client/write",
-        "zbk/protocol/dataset",
         "zbk/protocol/write",
         "zbk/wire",
     }

@@ -208,7 +208,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
             raise LoadAbortedError(self.name, load_id)
         raise DataSetConflictError(
             self.name,
-            f"load {load_id} ended long ago, and its outcome is no longer known: it may be visible. "
+            f"load {load_id} ended long ago, and its outcome is not known: it may be visible. "
             f"`zbk dataset history {self.name}` shows the versions that are kept",
         )
 

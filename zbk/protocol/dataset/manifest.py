@@ -1,4 +1,4 @@
-"""A manifest: the list of data ledgers of one load, or of several, as the entries of a PD ledger.
+"""A manifest: the list of data ledgers of one or more loads, as the entries of a PD ledger.
 
 Format version 1. Each entry is a msgpack map and its checksum:
 
@@ -10,11 +10,11 @@ Format version 1. Each entry is a msgpack map and its checksum:
        8  u64   big-endian, XXH3-64 of the map, seeded with the checksum of the entry before it;
                 0 before entry 0
 
-``schema`` is what the data source says it is; zbk keeps it and compares its hash. ``entry_count``
-counts the entries behind entry 0. So a manifest that ends early, has more, or has its entries in
-another order is damaged, and so is one that the ledger's own digests would not show to be.
+The data source defines ``schema``; zbk keeps it and compares its hash. ``entry_count`` counts the
+entries after entry 0. A manifest that ends early, has more entries, or has them in another order is
+therefore damaged, even if the digests of its ledger are correct.
 
-What is in a data ledger's entries is the data source's business.
+The data source also defines the entries of data ledgers.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
@@ -32,17 +32,17 @@ from zbk.protocol.entry.digest import checksum
 MANIFEST_FORMAT_VERSION: Final = 1
 
 PART_SIZE: Final = 256 * 1024
-"""Bytes at which an entry of the list is full; one ledger's line may be larger and goes alone."""
+"""Bytes at which an entry of the list is full. A larger line of one ledger has its own entry."""
 
 BOUND_TYPES: Final = (int, float, str, bytes, bool)
-"""What the least and the greatest value of a column may be; other columns have none."""
+"""Types of the bounds of a column; columns of other types have none."""
 
-_BOUND_INT_MIN, _BOUND_INT_MAX = -(2**63), 2**64 - 1  # what msgpack can hold
+_BOUND_INT_MIN, _BOUND_INT_MAX = -(2**63), 2**64 - 1  # the range of msgpack
 _CHECKSUM_SIZE = 8
 
 
 class ColumnStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one column in one ledger."""
+    """Statistics of one column in one ledger."""
 
     null_count: int
     low: Any = None  # of ``BOUND_TYPES``: no value is less; ``None``: not known
@@ -53,13 +53,13 @@ class ColumnStats(msgspec.Struct, frozen=True, kw_only=True):
             if bound is not None and not isinstance(bound, BOUND_TYPES):
                 raise TypeError(f"a bound cannot be a {type(bound).__name__}")
             if isinstance(bound, float) and bound != bound:  # noqa: PLR0124 - NaN
-                raise ValueError("a bound cannot be NaN: nothing is less, and nothing is greater")
+                raise ValueError("a bound cannot be NaN: no value is less, and no value is greater")
             if isinstance(bound, int) and not _BOUND_INT_MIN <= bound <= _BOUND_INT_MAX:
                 raise ValueError(f"a bound cannot be {bound}: over 64 bits")
 
 
 class DataLedger(msgspec.Struct, frozen=True, kw_only=True):
-    """One data ledger: closed, and read from its first to its last entry."""
+    """A data ledger: closed, and read from its first to its last entry."""
 
     ledger_id: int
     entry_count: int  # with the schema in entry 0
@@ -72,7 +72,7 @@ class DataLedger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A manifest, read."""
+    """A decoded manifest."""
 
     data_set_id: str
     load_id: str
@@ -98,7 +98,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def schema_hash(schema: bytes) -> str:
-    """Return what two equal schemas have in common.
+    """Return a hash that is the same for equal schemas.
 
     >>> schema_hash(b"")
     '2d06800538d394c2'
@@ -128,10 +128,10 @@ def encode_manifest(
 
 
 def decode_manifest(payloads: Iterable[bytes], where: str) -> Manifest:
-    """Return the manifest in these payloads, all of a ledger's.
+    """Return the manifest in all payloads of a ledger.
 
     Raises:
-        CorruptRecordError: they are none, or not all of one, or damaged.
+        CorruptRecordError: they are no manifest, or not a whole one, or damaged.
         UnsupportedVersionError: a newer zbk wrote it.
     """
     bodies = _verified(payloads, where)
@@ -170,7 +170,7 @@ def _parts(ledgers: Sequence[DataLedger]) -> Iterator[list[DataLedger]]:
 
 
 def _verified(payloads: Iterable[bytes], where: str) -> Iterator[tuple[bytes, str]]:
-    """Yield the map of each entry, whose checksum is right, and where it is."""
+    """Yield the map of each entry, after its checksum was verified, and its place."""
     seed = 0
     for number, payload in enumerate(payloads):
         place = f"{where}, entry {number}"
