@@ -192,8 +192,10 @@ def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str, str
         name = f"{socket.gethostname()}-{os.getpid()}"
         process = Autorecovery(config, name, lambda: connection)
 
+        reasons: list[str] = []
+
         def stop(number: int, _frame: FrameType | None) -> None:
-            LOG.info("stopping on %s", signal.Signals(number).name)
+            reasons.append(signal.Signals(number).name)  # logged later: it may interrupt a log line
             process.request_stop()
 
         signals = (signal.SIGTERM, signal.SIGINT)
@@ -203,6 +205,7 @@ def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str, str
             endpoint.attach("autorecovery", process.read_metrics, process.checks)
             on_ready(name, http)
             process.wait()
+            LOG.info("stopped on %s", ", ".join(reasons) or "a failure")
             return 0 if process.failure is None else 1
         finally:
             for number, handler in previous.items():

@@ -110,10 +110,10 @@ class Bookie:
         with suppress(pykka.ActorDeadError):
             self._supervisor.tell(Failed(error))
 
-    def request_stop(self) -> None:
+    def request_stop(self, reason: str = "request") -> None:
         """Ask the bookie to stop in good order."""
         with suppress(pykka.ActorDeadError):
-            self._supervisor.tell(StopRequested())
+            self._supervisor.tell(StopRequested(reason))
 
     @property
     def losses(self) -> Losses:

@@ -1,7 +1,6 @@
 """A bookie as a process: the implementation of ``zbk bookie init`` and ``zbk bookie run``."""
 
 import gc
-import logging
 import signal
 import sys
 import threading
@@ -18,8 +17,6 @@ from zbk.metadata.values import BookieRegistration
 from zbk.system.descriptors import raise_descriptor_limit
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import keep_freed_memory
-
-logger = logging.getLogger("zbk.bookie")
 
 SWITCH_INTERVAL_S = 0.0005
 """The time after which a thread of a bookie takes the interpreter from another; Python: 5 ms."""
@@ -75,10 +72,9 @@ def run_bookie(
     stop_wanted = threading.Event()
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        logger.info("stopping on %s", signal.Signals(number).name)
         stop_wanted.set()
-        for bookie in bookies[-1:]:
-            bookie.request_stop()
+        for bookie in bookies[-1:]:  # which logs it: a signal may have interrupted a log line
+            bookie.request_stop(signal.Signals(number).name)
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -9,11 +9,14 @@ No actor is restarted in place: after a failed write or a bug the memory of the 
 trusted, but the journal can. The operator or the service manager starts the bookie again.
 """
 
+import logging
 import threading
 from typing import TypeAlias, assert_never
 
 import msgspec
 import pykka
+
+logger = logging.getLogger("zbk.bookie")
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -24,6 +27,8 @@ class Failed(msgspec.Struct, frozen=True):
 
 class StopRequested(msgspec.Struct, frozen=True):
     """The bookie is to stop in good order."""
+
+    reason: str
 
 
 SupervisorMessage: TypeAlias = Failed | StopRequested
@@ -46,7 +51,8 @@ class SupervisorActor(pykka.ThreadingActor):
                 if self.error is None and not self._ended.is_set():
                     self.error = message.error
                 self._ended.set()
-            case StopRequested():
+            case StopRequested(reason):
+                logger.info("stopping on %s", reason)
                 self._ended.set()
             case _:
                 assert_never(message)
