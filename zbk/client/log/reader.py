@@ -19,10 +19,6 @@ from zbk.protocol.log.position import LogEntry, LogPosition
 from zbk.system.deadline import within
 
 
-def _unknown(_ledger_id: int) -> int:
-    return NO_ENTRY
-
-
 class LogReading:
     """One log to read. ``confirmed`` returns the LAC of a ledger as far as it is known already."""
 
@@ -33,7 +29,7 @@ class LogReading:
         store: LogStore,
         password: bytes,
         *,
-        confirmed: Callable[[int], int] = _unknown,
+        confirmed: Callable[[int], int] = lambda _ledger_id: NO_ENTRY,
     ) -> None:
         self._name = name
         self._client = client

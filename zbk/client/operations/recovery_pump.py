@@ -110,16 +110,13 @@ class RecoveryPump:
             if now_ms >= deadline_ms:
                 self._events.append(TimeIsOver())
             elif not self._events:
-                self._wait(min(TICK_MS, deadline_ms - now_ms) / 1000)
+                reply = self._box.next(min(TICK_MS, deadline_ms - now_ms) / 1000)
+                self._events.append(Tick() if reply is None else event_of(reply))
             events, self._events = self._events, []
             for event in events:
                 for effect in self._core.handle(event, monotonic_ms()):
                     self._carry_out(effect)
         return self._closed
-
-    def _wait(self, timeout_s: float) -> None:
-        reply = self._box.next(timeout_s)
-        self._events.append(Tick() if reply is None else event_of(reply))
 
     # ------------------------------------------------------------------ effects
 
@@ -130,18 +127,18 @@ class RecoveryPump:
                 built = request_of(effect, context.requests, context.config.read_size_max)
                 context.sender.send(effect.bookie_id, *built, self._box, effect)
             case ChooseReplacements():
-                self._events.append(ReplacementsChosen(self._choose(effect)))
+                placer = self._setup.placer
+                placer.note_failed(effect.exclude)
+                chosen = placer.replacements(
+                    effect.ensemble, effect.failed_slots, exclude=effect.exclude
+                )
+                self._events.append(ReplacementsChosen(chosen))
             case CloseRecovered():
                 self._closed = self._close(effect)
             case RecoveryFailed():
                 self._closed = self._read_closed(effect.error)
             case _:
                 assert_never(effect)
-
-    def _choose(self, effect: ChooseReplacements) -> dict[int, str]:
-        placer = self._setup.placer
-        placer.note_failed(effect.exclude)
-        return placer.replacements(effect.ensemble, effect.failed_slots, exclude=effect.exclude)
 
     def _close(self, effect: CloseRecovered) -> LedgerMetadata:
         def change(current: LedgerMetadata) -> LedgerMetadata | None:

@@ -254,17 +254,15 @@ class ReadAhead:
     def _carry_out(self, chunk: _Chunk, effect: Effect) -> None:
         match effect:
             case SendRead():
-                self._send(chunk, effect)
+                built = self._context.requests.read(effect.entry_ids, self._config.read_size_max)
+                key = (chunk.number, effect.slot, effect.read_id)
+                bookie_id = chunk.fragment.bookies[effect.slot]
+                self._context.sender.send(bookie_id, *built, self._sink, key)
             case Delivered():
                 chunk.batches.append(effect.batch)
                 chunk.next_id = effect.batch.last_entry_id + 1
             case ReadFailed():
                 chunk.error = effect.error
-
-    def _send(self, chunk: _Chunk, effect: SendRead) -> None:
-        built = self._context.requests.read(effect.entry_ids, self._config.read_size_max)
-        key = (chunk.number, effect.slot, effect.read_id)
-        self._context.sender.send(chunk.fragment.bookies[effect.slot], *built, self._sink, key)
 
     def _learn(self, batch: ReadBatch) -> None:
         if batch.digest_type is not DigestType.NONE:  # without a digest it may be damaged

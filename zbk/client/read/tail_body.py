@@ -235,10 +235,10 @@ class TailBody:
                 lac = max(ahead.lac, self._core.lac)
                 self._setup.ledger.learn(self._setup.ledger.metadata, lac)
                 return batch
-            if ahead.wants_metadata:
-                self._read_metadata()
-                return None
-            if not ahead.is_over:
+            if ahead.wants_metadata and not self._is_reading_metadata:
+                self._is_reading_metadata = True  # to find entries that have moved
+                self._setup.source.read_later(self._on_read)
+            if ahead.wants_metadata or not ahead.is_over:
                 return None
             self._ahead = None
             self._handle(EntriesWanted(self._next_id))
@@ -278,7 +278,10 @@ class TailBody:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case PollLac():
-                self._poll(effect)
+                number = self._setup.watches.begin(
+                    effect.bookie_id, self._setup.requests, effect.known_lac, self, effect.poll_id
+                )
+                self._lac_watches[effect.poll_id] = number
             case ReadMetadata():
                 self._setup.source.read_later(self._on_read)
             case EntriesConfirmed():
@@ -291,15 +294,3 @@ class TailBody:
             case TailFailed():
                 self.error = effect.error
                 self.close()
-
-    def _read_metadata(self) -> None:
-        """Read the metadata to find entries that cannot be read where they were."""
-        if not self._is_reading_metadata:
-            self._is_reading_metadata = True
-            self._setup.source.read_later(self._on_read)
-
-    def _poll(self, effect: PollLac) -> None:
-        number = self._setup.watches.begin(
-            effect.bookie_id, self._setup.requests, effect.known_lac, self, effect.poll_id
-        )
-        self._lac_watches[effect.poll_id] = number

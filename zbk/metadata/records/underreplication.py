@@ -49,7 +49,7 @@ from zbk.metadata.paths import (
 )
 from zbk.metadata.records.ledger_tree import count_tree, remove_empty_parents, walk_tree
 from zbk.metadata.records.task_locks import TaskLocks
-from zbk.metadata.stores.store import Create, Delete, Node, Operation, SetValue, Watch
+from zbk.metadata.stores.store import Create, Delete, Operation, SetValue, Watch
 from zbk.metadata.values import decode, encode
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.repair.underreplicated import NO_RANGES, MissingReason, UnderreplicatedLedger
@@ -342,7 +342,9 @@ class UnderreplicationStore(TaskLocks):
     def _task(self, folder: str, ledger_id: int) -> tuple[UnderreplicatedLedger, int] | None:
         path = task_path(folder, ledger_id)
         node = self._find(path)
-        return None if node is None else (_decoded(path, node), node.version)
+        if node is None:
+            return None
+        return decode(UnderreplicatedLedger, node.value, path), node.version
 
     def _shelved(self, ledger_id: int) -> tuple[UnderreplicatedLedger, int] | None:
         return self._task(UNREPAIRABLE_LEDGERS, ledger_id)
@@ -362,7 +364,3 @@ class UnderreplicationStore(TaskLocks):
     def _remove_empty_parents(self, folder: str, path: str) -> None:
         with suppress(NotEmptyError, NoNodeError, MetadataUnavailableError):
             remove_empty_parents(self._store, folder, path)
-
-
-def _decoded(path: str, node: Node) -> UnderreplicatedLedger:
-    return decode(UnderreplicatedLedger, node.value, path)
