@@ -3,8 +3,10 @@
     python -m tests.check_voice
 
 Docstrings begin with a verb of what is done (Return, Raise, Start, ...), not with one of what is
-caused, and *cannot* is one word. The subject of a sentence is a part of the system, not "whoever",
-"nobody" or "somebody": the packages in ``UNREVISED`` still have such sentences.
+caused, and *cannot* is one word. The docstring of a function or property does not begin with
+"Whether" or "What": it begins with "Return whether", "True when", or with a noun. The subject of a
+sentence is a part of the system, not "whoever", "nobody" or "somebody". The packages in
+``UNREVISED`` still break these two rules.
 """
 
 import ast
@@ -16,6 +18,7 @@ from typing import Final
 
 ROOTS: Final = ("zbk", "spark", "benchmarks", "tests")
 BAD_FIRST_WORDS: Final = frozenset({"Let", "Have", "Tell", "Take"})
+BAD_QUESTIONS: Final = frozenset({"Whether", "What"})
 BAD_SUBJECT: Final = re.compile(r"\b([Ww]hoever|[Nn]obody|[Ss]omebody)\b")
 UNREVISED: Final = frozenset(
     {
@@ -42,7 +45,12 @@ def _in_docstrings() -> Iterator[str]:
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
                 text = ast.get_docstring(node) or ""
                 word = text.split(maxsplit=1)[0] if text else ""
-                if word in BAD_FIRST_WORDS:
+                is_question = (
+                    word in BAD_QUESTIONS
+                    and isinstance(node, ast.FunctionDef)
+                    and str(path.parent) not in UNREVISED
+                )
+                if word in BAD_FIRST_WORDS or is_question:
                     line = node.body[0].lineno
                     yield f"{path}:{line}: a docstring begins with {word!r}"
 

@@ -90,7 +90,7 @@ class Input(Protocol):
 
     @property
     def description(self) -> str:
-        """What it is, for people."""
+        """Return a description for people."""
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
         """Return it."""

@@ -184,7 +184,7 @@ class Options:
 
     @property
     def shape(self) -> LedgerShape:
-        """What new ledgers are made of. The client checks what fits together.
+        """Return the options of new ledgers. The client checks their combinations.
 
         Sizes that are not given follow those that are: ensemble and write quorum are alike, and
         more than half of them acknowledge.
