@@ -579,12 +579,7 @@ class SimulatedBookie:
         checkpoint = self._checkpoint
         assert checkpoint is not None, "it was begun"
         steps: list[Callable[[], None]] = [
-            checkpoint.sync_entry_logs,
-            checkpoint.write_index,
-            checkpoint.apply_index,
-            checkpoint.write_census,
-            checkpoint.write_mark,
-            checkpoint.remove_journals,
+            *checkpoint.steps,
             lambda: self.tell_storage_actor(AskStorage(EndCheckpoint(storage, checkpoint))),
             *waiting,
         ]

@@ -81,7 +81,7 @@ from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.compaction_log import CompactionLog
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
 from zbk.storage.journal.journal import Journal
-from zbk.storage.journal.replay import _Replay
+from zbk.storage.journal.replay import JournalReplay
 from zbk.storage.replay import Replayer
 from zbk.storage.tools.reindex import Reindex
 from zbk.system.direct_inbox import TurnQueue
@@ -260,7 +260,7 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "M23", "replay ends silently at the first bad record", 2_000,
-        [(_Replay, "_look_behind", wrong.never_looks_behind)], is_fast=False,
+        [(JournalReplay, "_look_behind", wrong.never_looks_behind)], is_fast=False,
     )  # fmt: skip
     yield Defect("M25", "an empty disk is accepted", 50, parts=_NoCookieCheck)
     yield Defect(

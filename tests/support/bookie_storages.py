@@ -159,16 +159,7 @@ class TwinnedStorage:
         """Take one step of a checkpoint, the first one if none is under way."""
         if self.checkpoint is None:
             self.checkpoint = self.storage.begin_checkpoint()
-            self._steps = iter(
-                (
-                    self.checkpoint.sync_entry_logs,
-                    self.checkpoint.write_index,
-                    self.checkpoint.apply_index,
-                    self.checkpoint.write_census,
-                    self.checkpoint.write_mark,
-                    self.checkpoint.remove_journals,
-                )
-            )
+            self._steps = iter(self.checkpoint.steps)
             return
         step = next(self._steps, None)
         if step is None:

@@ -1,12 +1,15 @@
 """A small journal on a simulated disk, and records for it."""
 
+from collections.abc import Callable
+
 from tests.support.batches import batch_of
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.journal.journal import Journal
 from zbk.storage.journal.record import EntriesRecord, JournalRecord
-from zbk.storage.journal.replay import ReplayResult, replay
+from zbk.storage.journal.replay import JournalReplay, ReplayResult
 from zbk.storage.journal.segment import NO_POSITION, SEGMENT_HEADER_SIZE, JournalPosition
+from zbk.system.files import FileSystem
 
 OWNER = b"bookie-1"
 DIRECTORY = "/j"
@@ -33,6 +36,20 @@ def open_journal(
         segment_size=segment_size,
         draw_nonce=lambda: disk.operation_count,
     )
+
+
+def replay(
+    files: FileSystem,
+    directory: str,
+    mark: JournalPosition | None,
+    on_record: Callable[[JournalRecord], None],
+    *,
+    owner: bytes,
+) -> ReplayResult:
+    """Check a journal and apply its records, as a start does."""
+    found = JournalReplay(files, directory, mark, owner=owner)
+    found.check(lambda _record: None)
+    return found.apply(on_record)
 
 
 def replay_all(

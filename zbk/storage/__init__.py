@@ -1,8 +1,8 @@
-"""What a bookie keeps on disk: journal, entry logs, index files, checkpoint.
+"""The storage of a bookie on disk: journal, entry logs, index files, checkpoint.
 
-Read ``bookie_storage`` first, the one door, then ``ledger_directory``. A start replays the journal
-(``replay``), a checkpoint moves its mark (``checkpoint``). Below are the rooms: ``disk`` is shared
-by all, ``entry_logs``, ``index`` and ``journal`` hold the formats, ``gc`` and ``scrub`` maintain
-them, ``directory`` says whose they are, ``tools`` work on stopped bookies. Threads and sockets
-belong to ``zbk.actors``.
+Read ``bookie_storage`` first, the one entrance, then ``ledger_directory``. A start replays the
+journal (``replay``), a checkpoint moves its mark (``checkpoint``). Of the rooms below, ``disk`` is
+shared by all; ``entry_logs``, ``index`` and ``journal`` hold the formats; ``gc`` and ``scrub``
+maintain them; ``directory`` has the identity and state of directories; ``tools`` work on stopped
+bookies. Threads and sockets belong to ``zbk.actors``.
 """

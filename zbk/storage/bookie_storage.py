@@ -4,8 +4,8 @@
     ledger_dir/   last_mark, index, logs ...     zbk.storage.ledger_directory
 
 A bookie may have several of both. All records of a ledger go to the journal of one journal
-directory (``zbk.storage.journal.journals``). A ledger lives in one of the ledger directories for
-ever (``zbk.storage.ledger_homes``). A ledger that no directory has, and whose first record is
+directory (``zbk.storage.journal.journals``). A ledger lives in one of the ledger directories
+forever (``zbk.storage.ledger_homes``). A ledger that no directory has, and whose first record is
 replayed, may go to any directory, and stays there.
 
 This module opens, checkpoints and closes. Callers work on a ledger through ``homes``, which gives
@@ -262,7 +262,7 @@ class BookieStorage:
         return sorted(ledger_id for one in self.directories for ledger_id in one.cache.ledgers())
 
     def is_deleted(self, ledger_id: int) -> bool:
-        """Return whether a ledger was deleted from the cluster, and is refused for ever."""
+        """Return whether a ledger was deleted from the cluster, and is refused forever."""
         return any(ledger_id in one.deleted for one in self.directories)
 
     def mark_deleted(self, ledger_ids: Collection[int]) -> bool:

@@ -1,27 +1,27 @@
-"""One checkpoint: the steps that let old journal segments go, in the only order that is safe.
+"""One checkpoint: the steps after which old journal segments are removed, in the only safe order.
 
-    begin             owner   the mark is the end of each journal now: everything before it has been
-                              handed to entry logs and index; what changed in the index is taken
-    sync_entry_logs   any     the entries are on stable storage
-    write_index       any     so is what changes in the index, in the flush file and in new files
-    apply_index       any     and in place
-    write_census      any     which index files and logs have to be there (``index.census``)
+    begin             owner   the mark is the present end of each journal: all records before it are
+                              in entry logs and index. The changed part of the index is taken
+    sync_entry_logs   any     the entries are put on stable storage
+    write_index       any     the changes of the index are put into the flush file and new files
+    apply_index       any     the changes are written in place
+    write_census      any     the index files and logs that must exist (``index.census``)
     write_mark        any     the mark: replay begins there from now on
-    remove_journals   any     segments before it are not needed any more
-    end               owner   the index pages may leave memory
+    remove_journals   any     segments before the mark are removed
+    end               owner   index pages may be evicted
 
-A crash between any two leaves the mark where it was, or moves it over what is safe. Each step is
-taken once, in order; one thread at a time. One that found no space may be taken again, and so may
-all of them: those that were taken do nothing, or the same.
+After a crash between two steps, the mark is where it was, or everything before it is safe. The
+steps run in order, one thread at a time. A step that found no space may be repeated, and so may all
+steps: those that are done do nothing, or the same again.
 
-Each ledger directory has a flush, a census and a mark of its own (``DirectoryFlush``), and its
-mark, of all journals, follows its flush; segments of a journal go when the marks of all directories
+Each ledger directory has a flush, a census and a mark of its own (``DirectoryFlush``). Its mark, of
+all journals, follows its flush. Segments of a journal are removed when the marks of all directories
 have passed them.
 
 Source: the seed, section Data flush; BookKeeper's ``SyncThread``; BOOKKEEPER-447, #4740, #3329.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from zbk.storage.index.census import Census
 from zbk.storage.index.index_flush import IndexFlush
@@ -30,7 +30,7 @@ from zbk.storage.journal.last_mark import LastMark, LogMark
 
 
 class DirectoryFlush:
-    """What a checkpoint does in one ledger directory."""
+    """The part of a checkpoint in one ledger directory."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class DirectoryFlush:
         self.flush = flush
         self._last_mark = last_mark
         self._census = census
-        self._log_sizes = log_sizes  # of logs that are synced with the flush, at the latest
+        self._log_sizes = log_sizes  # of logs that the flush syncs
         self._is_index_applied = False
         self._is_census_written = False
         self._is_mark_written = False
@@ -52,33 +52,33 @@ class DirectoryFlush:
     @property
     def durable_mark(self) -> LogMark:
         """The mark of the directory that is on stable storage."""
-        assert self._is_mark_written, "replay may still need what is before it"
+        assert self._is_mark_written, "replay may still need the segments before it"
         assert self._last_mark.mark is not None, "it was written"
         return self._last_mark.mark
 
     def sync_entry_logs(self) -> None:
-        """Return once the entries are on stable storage."""
+        """Put the entries on stable storage."""
         self.flush.sync_entry_logs()
 
     def write_index(self) -> None:
-        """Return once the changes of the index are on stable storage, outside of their places."""
+        """Put the changes of the index on stable storage, outside of their places."""
         self.flush.write()
 
     def apply_index(self) -> None:
-        """Return once they are in their places."""
+        """Put the changes of the index into their places."""
         self.flush.apply()
         self._is_index_applied = True
 
     def write_census(self) -> None:
-        """Return once a start would miss what is in its place now."""
-        assert self._is_index_applied, "the census has what is on stable storage"
+        """Record the files that a start must find."""
+        assert self._is_index_applied, "the census has files on stable storage"
         self._census.write(self._log_sizes)
         self._is_census_written = True
 
     def write_mark(self) -> None:
-        """Return once replay begins at the mark, as far as this directory is concerned."""
-        assert self._is_index_applied, "the mark may not pass what the index does not have"
-        assert self._is_census_written, "nor what would not be missed"
+        """Let replay begin at the mark, as far as this directory is concerned."""
+        assert self._is_index_applied, "the mark must not pass records that the index lacks"
+        assert self._is_census_written, "nor files that the census lacks"
         self._last_mark.write(self.mark)
         self._is_mark_written = True
 
@@ -98,31 +98,48 @@ class Checkpoint:
 
     @property
     def ledger_count(self) -> int:
-        """How many index files it writes."""
+        """The number of index files that it writes."""
         return sum(one.flush.ledger_count for one in self.flushes)
 
+    @property
+    def steps(self) -> Sequence[Callable[[], None]]:
+        """The steps between begin and end, in order."""
+        return (
+            self.sync_entry_logs,
+            self.write_index,
+            self.apply_index,
+            self.write_census,
+            self.write_mark,
+            self.remove_journals,
+        )
+
+    def run(self) -> None:
+        """Run all steps between begin and end."""
+        for step in self.steps:
+            step()
+
     def sync_entry_logs(self) -> None:
-        """Return once the entries are on stable storage."""
+        """Put the entries on stable storage."""
         for one in self.flushes:
             one.sync_entry_logs()
 
     def write_index(self) -> None:
-        """Return once the changes of the index are on stable storage, outside of their places."""
+        """Put the changes of the index on stable storage, outside of their places."""
         for one in self.flushes:
             one.write_index()
 
     def apply_index(self) -> None:
-        """Return once they are in their places."""
+        """Put the changes of the index into their places."""
         for one in self.flushes:
             one.apply_index()
 
     def write_census(self) -> None:
-        """Return once a start would miss what is in its place now."""
+        """Record the files that a start must find."""
         for one in self.flushes:
             one.write_census()
 
     def write_mark(self) -> None:
-        """Return once replay begins at the mark."""
+        """Let replay begin at the mark."""
         for one in self.flushes:
             one.write_mark()
 
@@ -132,12 +149,3 @@ class Checkpoint:
         for number, journal in self._journals.items():
             mark = min(one.positions[number] for one in marks)
             self.removed_count += journal.remove_before(mark)
-
-    def run(self) -> None:
-        """Run all steps between begin and end."""
-        self.sync_entry_logs()
-        self.write_index()
-        self.apply_index()
-        self.write_census()
-        self.write_mark()
-        self.remove_journals()

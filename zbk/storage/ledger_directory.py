@@ -7,13 +7,13 @@
     index/00/01/...    zbk.storage.index.index_file
     logs/00000001.log  zbk.storage.entry_logs.format
 
-It stands by itself: nothing in it points into another directory, but the mark, at journals. A
-ledger lives in one ledger directory for ever, the one where its index is.
+Nothing in it points into another directory, except the mark, which points at journals. A ledger
+lives in one ledger directory forever, the one with its index.
 
-Threads: as ``zbk.storage.bookie_storage``, which owns it, says.
+Threads: as ``zbk.storage.bookie_storage``, its owner.
 
-Source: the seed, section Data management; BookKeeper's ``InterleavedLedgerStorage``, of which it
-has one for all directories.
+Source: the seed, section Data management; BookKeeper's ``InterleavedLedgerStorage``, which covers
+all directories.
 """
 
 import logging
@@ -132,14 +132,14 @@ class LedgerDirectory:
         self._turn_drop_count = -1
 
     def open(self, journal_count: int, limbo: LimboFile, ask_others: AskOthers) -> int:
-        """Finish what a crash cut short; return how many index files that were.
+        """Finish an interrupted flush; return the number of index files that it touched.
 
-        Index files that are gone are made anew where the entry logs tell; ``ask_others`` tells the
-        keys of their ledgers.
+        Missing index files are rebuilt from the entry logs, as far as these have the entries;
+        ``ask_others`` gives the keys of their ledgers.
 
         Raises:
             BookieError: a command has left the directory half changed, or a part is missing, or
-                index files are gone whose ledgers are not in limbo.
+                index files are missing whose ledgers are not in limbo.
             CorruptRecordError: the mark or the deleted ledgers are damaged.
             StorageFailedError, OSError: reading or writing failed.
         """
@@ -153,8 +153,8 @@ class LedgerDirectory:
         lost = look(self._files, self.path, self._owner)
         self.logs.open(max(0 if mark is None else mark.entry_log_id, *lost.known_sizes, 0))
         self.deleted.load()
-        # the names of notes may be in the page cache only, if a crash came right after they were
-        # given: what is built on them from here on must not outlive them
+        # after a crash the names of notes may be in the page cache only: later writes must not
+        # outlive them
         self._files.sync_dir(self.path)
         self._remove_short(lost, limbo)
         index_file_count = self.cache.open()
@@ -168,12 +168,12 @@ class LedgerDirectory:
         return index_file_count
 
     def _remove_short(self, lost: LostFiles, limbo: LimboFile) -> None:
-        """Remove index files that end inside their header: nothing is in them."""
+        """Remove index files that end inside their header: they have no content."""
         unnoted = [one for one in lost.ledger_ids if one not in limbo.lost_indexes]
         if unnoted:
             raise BookieError(
                 f"{self.path} has lost the index files of {len(unnoted)} ledgers, {unnoted[0]} "
-                "among them, and it was not noted that they may be denied no more: start the "
+                "among them, and there is no record that they must not be denied: start the "
                 "bookie with `zbk bookie run`"
             )
         for ledger_id in lost.short_ids:
@@ -182,9 +182,9 @@ class LedgerDirectory:
             self._files.sync_dir(place.directory)
 
     def _find_again(self, lost: LostFiles, limbo: LimboFile, ask_others: AskOthers) -> None:
-        """Make the index of lost ledgers anew, and clear those that are whole again."""
+        """Rebuild the index of lost ledgers, and clear those that are whole again."""
         wanted = LedgerRanges().with_ids(lost.ledger_ids)
-        if lost.census_fault:  # any that was lost may have lived here
+        if lost.census_fault:  # any lost ledger may have lived here
             here = LedgerRanges().with_ids(lost.here)
             wanted = limbo.lost_indexes.without(here).without(lost.deleted)
         if not wanted.range_count:
@@ -204,8 +204,8 @@ class LedgerDirectory:
             if whole.range_count:
                 limbo.clear_lost_indexes(whole)
         logger.error(
-            "%s: the index of %d ledgers was made anew from the entry logs, with %d entries; of %d "
-            "ledgers that lost their index nothing is missing%s",
+            "%s: the index of %d ledgers was rebuilt from the entry logs, with %d entries; %d "
+            "ledgers that lost their index have all entries again%s",
             self.path,
             found.ledger_count,
             found.entry_count,
@@ -214,9 +214,9 @@ class LedgerDirectory:
         )
 
     def _log_sizes(self, lost: LostFiles) -> dict[int, int]:
-        """Return the logs that have to be there from now on, and their bytes at least.
+        """Return the logs that must exist from now on, and their least bytes.
 
-        Nothing is written any more to those of before: they are synced once, and counted whole.
+        Earlier logs are complete: they are synced once, and count with their full size.
         """
         known = dict(lost.known_sizes)
         for log_id in log_ids(self._files, f"{self.path}/logs"):
@@ -243,18 +243,18 @@ class LedgerDirectory:
     # ------------------------------------------------------------------ entries
 
     def begin_turn(self) -> None:
-        """Begin a turn: a batch that is prepared in it need not be prepared again by ``add``."""
+        """Begin a turn: ``add`` need not prepare a batch again that was prepared in it."""
         self._turn_drop_count = self.cache.drop_count
 
     def add(self, batches: Sequence[EntryBatch], indexes: Sequence[IndexHandle]) -> None:
-        """Append batches to the entry log and set their locations. None of the entries is here.
+        """Append batches to the entry log and set their locations. None of the entries is stored.
 
         ``indexes``: the handle of each batch's ledger. Since ``begin_turn`` the caller has prepared
         each batch, or one that it is a part of; without a turn this method prepares all.
 
         Raises:
             NoSuchLedgerError, CorruptRecordError: as ``IndexHandle``; nothing was written.
-            NoSpaceError: none of the entries is here, and nothing has changed.
+            NoSpaceError: none of the entries was stored, and nothing has changed.
             StorageFailedError: writing failed, or anything failed before.
         """
         if self.cache.drop_count != self._turn_drop_count:
@@ -269,7 +269,7 @@ class LedgerDirectory:
                 self.damaged.remove(batch.ledger_id, batch.entry_ids)
 
     def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
-        """Return how many of the entries were read, and their bytes. Any thread.
+        """Return the number of entries read, and their bytes. Any thread.
 
         Raises:
             EntryUnreadableError: the first one cannot be read, or is in a damaged block and
@@ -292,7 +292,7 @@ class LedgerDirectory:
         return not self.logs.exists(resolved.locations[0])
 
     def is_as_written(self, resolved: Resolved, entry: bytes) -> bool:
-        """Return whether an entry is what was stored, by its own digest or that of its block."""
+        """Return whether an entry is what was stored, by its digest or its block's checksum."""
         has_digest = has_plain_digest(entry)
         if has_digest is not None:
             return has_digest
@@ -304,7 +304,7 @@ class LedgerDirectory:
         """Return a flush of everything added up to now, and the mark that it allows.
 
         Raises:
-            NoSpaceError: a flush that was begun to make room can still not be ended.
+            NoSpaceError: a flush that was begun to make room still cannot end.
             StorageFailedError: anything failed before.
         """
         flush = self.cache.begin_flush()

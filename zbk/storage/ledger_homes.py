@@ -1,6 +1,6 @@
-"""The *home* of each ledger: the one of a bookie's ledger directories that has its index, for ever.
+"""The *home* of each ledger: the ledger directory of a bookie that has its index, forever.
 
-A new ledger goes, by its id, to one of the directories that have space.
+A new ledger goes, by its id, to one of the directories with space.
 
 Owned by the thread that owns storage; any thread may call ``avoid``.
 """
@@ -14,11 +14,11 @@ from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.storage.stored_ledger import StoredLedger
 
 HOME_COUNT_MAX: Final = 100_000
-"""Ledgers whose home is remembered; for others each directory is asked."""
+"""Ledgers whose home is cached; for others each directory is asked."""
 
 
 class LedgerHomes:
-    """Finds and chooses homes. A lone directory is the home of every ledger, without a look."""
+    """Finds and chooses homes. A lone directory is the home of every ledger."""
 
     def __init__(self, directories: Sequence[LedgerDirectory], journal_count: int) -> None:
         self._directories = directories
@@ -45,7 +45,7 @@ class LedgerHomes:
         return home
 
     def info(self, ledger_id: int) -> LedgerInfo | None:
-        """Return what is known of a ledger; ``None`` if the bookie does not have it.
+        """Return the state of a ledger; ``None`` if the bookie does not have it.
 
         Raises:
             CorruptRecordError: its index is damaged: neither yes nor no.
@@ -66,7 +66,7 @@ class LedgerHomes:
         return StoredLedger(home, home.cache.handle(ledger_id))
 
     def place(self, ledger_id: int) -> StoredLedger:
-        """Return a ledger, in the home that a new one gets; ``set_ledger_key`` then makes it.
+        """Return a ledger in its home, or in the home of a new one; ``set_ledger_key`` makes it.
 
         Raises:
             CorruptRecordError: its index is damaged: neither yes nor no.

@@ -1,4 +1,4 @@
-"""One ledger as a bookie stores it: its ledger directory, its index, and what both say of entries.
+"""One ledger as a bookie stores it: its ledger directory, its index, and its entries.
 
 Owned by the thread that owns storage.
 """
@@ -62,7 +62,7 @@ class StoredLedger:
         return Presence.SAME if here is batch else Presence.PART
 
     def missing_part(self, batch: EntryBatch) -> EntryBatch:
-        """Return the entries of a batch that are not here; there is at least one."""
+        """Return the entries of a batch that are not stored; there is at least one."""
         locations = self.index.locations_of(batch.entry_ids)
         return batch.select([at for at, one in enumerate(locations) if one == ABSENT])
 
@@ -162,5 +162,5 @@ class StoredLedger:
 
 
 def _is_enough(locations: "array[int]", size_max: int) -> bool:
-    """Return whether these fill an answer, or are not in a row: then the client asks again."""
+    """Return whether these fill an answer or are not in a row; the client asks for the rest."""
     return bool(locations) and not 0 <= locations[-1] - locations[0] < size_max

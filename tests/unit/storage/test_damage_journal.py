@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.batches import batch_of
 from tests.support.images import Image
-from tests.support.journals import DIRECTORY, OWNER, open_journal
+from tests.support.journals import DIRECTORY, OWNER, open_journal, replay
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import CorruptJournalError
 from zbk.protocol.entry.words import LedgerType
@@ -29,7 +29,6 @@ from zbk.storage.journal.record import (
     LedgerKeyRecord,
     SyncedRecord,
 )
-from zbk.storage.journal.replay import replay
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE, JournalPosition, segment_path
 from zbk.storage.journal.segment_reader import SegmentReader
 

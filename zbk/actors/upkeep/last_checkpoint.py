@@ -36,14 +36,7 @@ def _run(
     storage: BookieStorage, checkpoint: Checkpoint, until_ms: int, now_ms: Callable[[], int]
 ) -> bool:
     """Run all steps, of which some may be done already; return whether they ended in time."""
-    for step in (
-        checkpoint.sync_entry_logs,
-        checkpoint.write_index,
-        checkpoint.apply_index,
-        checkpoint.write_census,
-        checkpoint.write_mark,
-        checkpoint.remove_journals,
-    ):
+    for step in checkpoint.steps:
         if now_ms() >= until_ms:
             return False
         step()

@@ -1,6 +1,6 @@
-"""The journal: what was promised before it is anywhere else.
+"""The journal: the first durable place of all promises.
 
-Read ``record`` and ``segment`` first: the format. ``journal`` writes and syncs, ``journals`` are
-all of a bookie's, ``replay`` reads them after a start and tells a torn tail from damage.
-``last_mark`` is where a replay begins. What a replayed record does is in ``zbk.storage.replay``.
+Read ``record`` and ``segment`` first: the format. ``journal`` writes and syncs, ``journals`` holds
+all journals of a bookie, ``replay`` reads them after a start and tells a torn tail from damage.
+``last_mark`` is where a replay begins. ``zbk.storage.replay`` applies the records.
 """

@@ -66,7 +66,7 @@ class _Segment(msgspec.Struct, frozen=True):
     segment_id: int
     file: File
     seed: int
-    size: int  # bytes that are reserved for it
+    size: int  # bytes reserved for it
 
     @property
     def half_offset(self) -> int:
@@ -75,9 +75,9 @@ class _Segment(msgspec.Struct, frozen=True):
 
 
 class SyncBegun(msgspec.Struct, frozen=True):
-    """An fsync that has begun, and what it will promise."""
+    """An fsync that has begun, and its promise."""
 
-    position: JournalPosition  # everything before it
+    position: JournalPosition  # all records before it
     rolled: list[File]  # segments that are full
     current: File
 
@@ -119,9 +119,9 @@ class Journal:
         self._rolled: list[File] = []
         self._position = start
         self._synced = start
-        self._is_noted = True  # nothing has been written yet that could be in doubt
+        self._is_noted = True  # the last record has the evidence of the last sync
         self._write_size = 0
-        self._torn_offset = 0  # what lies before it and after the end may be of a failed append
+        self._torn_offset = 0  # bytes between the end and this offset may be of a failed append
         self._begin(self._take_next(0))
         self._synced = self._position
 
@@ -142,7 +142,7 @@ class Journal:
 
     @property
     def room_size(self) -> int:
-        """Bytes of records for which the disk need not have space any more. Any thread."""
+        """Bytes of records for which space is already allocated. Any thread."""
         room_size = self._segment.size - self._position.offset
         prepared = self._prepared
         if prepared is not None:
@@ -155,7 +155,7 @@ class Journal:
         """Write records to the page cache, in order, in one write; return the place after them.
 
         Raises:
-            NoSpaceError: nothing was appended; the same may be tried again.
+            NoSpaceError: nothing was appended; the append may be repeated.
             StorageFailedError: the write failed, or anything failed before.
         """
         self._fail_stop.check()
@@ -192,13 +192,13 @@ class Journal:
         return self._position
 
     def note_synced(self) -> None:
-        """Write down how far the journal is synced, unless the last record says so already.
+        """Write the evidence of the last sync, unless the last record has it already.
 
         The writer calls it when nothing is left to write and everything is synced. It writes twice,
         the second time in a page of its own: no lost page takes records and evidence together.
 
         Raises:
-            NoSpaceError: it is not there; to be tried again.
+            NoSpaceError: it was not written; try again.
             StorageFailedError: the write failed, or anything failed before.
         """
         if self._synced == self._position and not self._is_noted:
@@ -209,16 +209,16 @@ class Journal:
     # ------------------------------------------------------------------ syncer
 
     def sync(self) -> JournalPosition:
-        """Return, with the place reached, once all that was written is on stable storage.
+        """Put all written records on stable storage; return the place reached.
 
         Raises:
-            StorageFailedError: an fsync failed, or anything failed before; never tried again.
+            StorageFailedError: an fsync failed, or anything failed before; never repeated.
         """
         begun = self.begin_sync()
         return self._synced if begun is None else self.end_sync(begun)
 
     def begin_sync(self) -> SyncBegun | None:
-        """Return what an fsync that begins now promises; ``None``: everything is synced already.
+        """Return the promise of an fsync that begins now; ``None``: everything is synced already.
 
         ``end_sync`` follows: together they are ``sync``, and other things may happen in between.
 
@@ -234,10 +234,10 @@ class Journal:
             return SyncBegun(position, rolled, self._segment.file)
 
     def end_sync(self, begun: SyncBegun) -> JournalPosition:
-        """Return, with the place reached, once what ``begin_sync`` took is on stable storage.
+        """Put the records of ``begin_sync`` on stable storage; return the place reached.
 
         Raises:
-            StorageFailedError: an fsync failed; never tried again.
+            StorageFailedError: an fsync failed; never repeated.
         """
         for file in begun.rolled:
             self._sync_file(file)
@@ -249,7 +249,7 @@ class Journal:
     # ------------------------------------------------------------------ any thread
 
     def prepare_next(self) -> None:
-        """Make the file of the next segment ahead of need, once half of this one is written.
+        """Make the file of the next segment in advance, when half of this one is written.
 
         Cheap when there is nothing to do; else it takes two fsyncs.
 
@@ -264,10 +264,10 @@ class Journal:
                     self._prepared = self._make_next(None)
 
     def remove_before(self, mark: JournalPosition) -> int:
-        """Remove the segments that end before ``mark``, a durable last log mark; return how many.
+        """Remove the segments before ``mark``, a durable last log mark; return their number.
 
         Raises:
-            NoSpaceError: not all could be removed; to be tried again.
+            NoSpaceError: not all could be removed; try again.
             StorageFailedError: a file cannot be removed, or anything failed before.
         """
         self._fail_stop.check()
@@ -297,7 +297,7 @@ class Journal:
             self._spares.keep(0)
 
     def close(self) -> None:
-        """Sync, write the evidence of it, and give the files back.
+        """Sync, write the evidence of it, and close the files.
 
         Raises:
             StorageFailedError: an fsync failed. After an earlier failure nothing is synced.
@@ -305,7 +305,7 @@ class Journal:
         try:
             if not self._fail_stop.has_failed:
                 self.sync()
-                with suppress(NoSpaceError):  # a start can do without
+                with suppress(NoSpaceError):  # a start needs no evidence
                     self.note_synced()
                 self.sync()
         finally:
@@ -325,9 +325,9 @@ class Journal:
             self._begin(segment)
 
     def _void_torn(self) -> None:
-        """Make void what a failed append may have left behind the end of the segment.
+        """Make void the bytes of a failed append after the end of the segment.
 
-        It continues the chain: replay would take it in, and then not find what comes next.
+        They continue the chain: replay would apply them, and then not find the next record.
         """
         file, offset = self._segment.file, self._position.offset
         with self._fail_stop.guard(file.path, "write"):
@@ -343,7 +343,7 @@ class Journal:
         )
 
     def _take_next(self, size: int) -> _Segment:
-        """Return a segment that records of this size will go into."""
+        """Return a segment for records of this size."""
         with self._names_lock:
             segment = self._prepared or self._make_next(size)
             self._prepared = None
@@ -351,7 +351,7 @@ class Journal:
         return segment
 
     def _make_next(self, size: int | None) -> _Segment:
-        """Make a segment; a small one, but with room for ``size`` bytes, if there is no more."""
+        """Make a segment; without space for a whole one, a small one with room for ``size``."""
         segment_id = max([self._position.segment_id, *self._old_ids[-1:]]) + 1
         path = segment_path(self._directory, segment_id)
         nonce = self._draw_nonce()
@@ -364,7 +364,7 @@ class Journal:
                 file.sync()
                 self._files.rename(spare, path)
             except OSError:
-                self._files.remove(spare)  # no records are in it, and it has taken room
+                self._files.remove(spare)  # it has no records, and takes room
                 raise
             finally:
                 file.close()
@@ -372,7 +372,7 @@ class Journal:
             try:
                 self._files.sync_dir(self._directory)
             except OutOfDescriptorsError:
-                file.close()  # the next attempt puts another one in its place
+                file.close()  # the next attempt replaces it
                 raise
         seed = segment_seed(self._owner, segment_id, nonce)
         return _Segment(segment_id, file, seed, segment_size)

@@ -1,12 +1,12 @@
 """The journals of a bookie: one for each journal directory.
 
-A journal has a *number*, its place among the bookie's journal directories, for ever: the last log
-marks name it by that. All records of a ledger go to one journal while the bookie runs: by its id to
-one of those in service. When one goes out of service, or comes back, ledgers change their journal;
-then records of a ledger may be in two, which is why a replay takes in the keys of all journals
-before anything else (``zbk.storage.journal.replay``).
+A journal has a *number*, its place among the bookie's journal directories, forever: the last log
+marks use it. While the bookie runs, all records of a ledger go to one journal in service, by the
+ledger's id. When a journal goes out of service or comes back, ledgers change their journal. Then
+records of a ledger may be in two journals, so a replay applies the keys in all journals first
+(``zbk.storage.journal.replay``).
 
-Threads: ``open`` and ``close`` belong to the owner of the storage; the rest as ``Journal`` says.
+Threads: ``open`` and ``close`` belong to the owner of the storage; the rest as in ``Journal``.
 
 Source: BookKeeper's ``journalDirectories``, of which a ledger has one by its id.
 """
@@ -23,7 +23,7 @@ from zbk.system.files import FileSystem
 
 
 class Journals:
-    """Those in service. ``open`` comes first."""
+    """The journals in service. ``open`` comes first."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Journals:
         segment_size: int,
     ) -> None:
         self._files = files
-        self._directories = directories  # those in service, by number
+        self._directories = directories  # in service, by number
         self._count = count  # of all
         self._owner = owner
         self._fail_stop = fail_stop
@@ -52,20 +52,20 @@ class Journals:
 
     @property
     def directories(self) -> Collection[str]:
-        """The directories of those in service."""
+        """The directories of journals in service."""
         return self._directories.values()
 
     @property
     def numbers(self) -> Collection[int]:
-        """The numbers of those in service."""
+        """The numbers of journals in service."""
         return self._directories.keys()
 
     def of(self, ledger_id: int) -> int:
-        """Return which of the journals in service has the records of a ledger: 0, 1 ..."""
+        """Return the place, among the journals in service, of the one for a ledger: 0, 1 ..."""
         return ledger_id % len(self._directories)
 
     def make_directories(self) -> None:
-        """Make directories that are not there.
+        """Make the directories that do not exist.
 
         Raises:
             StorageFailedError: one cannot be made.
@@ -77,7 +77,7 @@ class Journals:
     def open(
         self, marks: Sequence[JournalPosition], on_record: Callable[[JournalRecord], None]
     ) -> Sequence[ReplayResult]:
-        """Hand over what each journal has after its mark; then begin a new segment in each.
+        """Replay each journal from its mark; then begin a new segment in each.
 
         ``marks`` has one for each number; ``NO_POSITION`` is the start of the journal.
 
@@ -117,10 +117,10 @@ class Journals:
         return list(results.values())
 
     def close(self) -> None:
-        """Sync, and give the files back.
+        """Sync and close all journals.
 
         Raises:
-            StorageFailedError: an fsync failed; the others were closed, too.
+            StorageFailedError: an fsync failed; the other journals were closed, too.
         """
         journals, self._journals = list(self._journals), ()
         try:
@@ -133,7 +133,7 @@ class Journals:
     # ------------------------------------------------------------------ all of them
 
     def positions(self) -> tuple[JournalPosition, ...]:
-        """Return where each journal's next record will go, by number. Any thread."""
+        """Return the place of each journal's next record, by number. Any thread."""
         return tuple(
             self.by_number[number].position if number in self.by_number else NO_POSITION
             for number in range(self._count)
@@ -146,11 +146,11 @@ class Journals:
 
     @property
     def room_size(self) -> int:
-        """Bytes of records for which each journal has room, or finds it when it looks."""
+        """Bytes of records for which each journal has space, allocated or free on its disk."""
         return min(map(self._room_size, self.by_number))
 
     def prepare_next(self) -> None:
-        """Make the next segments ahead of need. Any thread.
+        """Make the next segments in advance. Any thread.
 
         Raises:
             NoSpaceError: there is no room for a whole one.
@@ -160,7 +160,7 @@ class Journals:
             one.prepare_next()
 
     def give_up_spares(self) -> None:
-        """Remove the segments that wait to be used again. Any thread.
+        """Remove the spares of all journals. Any thread.
 
         Raises:
             NoSpaceError: not all could be removed.
@@ -178,4 +178,4 @@ class Journals:
 
 
 def _ignore(_record: JournalRecord) -> None:
-    """Add a record later."""
+    """Do nothing: ``apply`` passes the record on."""

@@ -1,31 +1,31 @@
-"""Reads the journal after a start: from the last log mark to its end, and no further.
+"""Reads the journal after a start, from the last log mark to its end: what counts as a torn tail.
 
 Words: the journal *ends* where no record follows that fits the chain (next sequence, link to the
 record before), neither in the segment nor at the start of the next one.
 
-What lies after the end is looked at before anything is trusted:
+The bytes after the end are checked before any record is applied:
 
-    nothing whole                  the tail of a write that was under way: cut off
-    whole records, none of which   parts of writes that were under way at a power loss, in the
-    says that the missing one      order the disk liked; none of it was ever promised: cut off
+    no whole record                the tail of a write that was under way: cut off
+    whole records, none of which   parts of writes that were under way at a loss of power, in an
+    says that the missing one      order that the disk chose; none was ever promised: cut off
     was synced
-    a whole record that says so    damage to what was promised: refused, nothing is touched
+    a whole record that says so    damage to promised records: refused, with nothing changed
 
-A record says how far the journal was synced when it was written, so the third case covers every
-damage to a group of records that at least one later group followed. For the last group of all the
-evidence is the note that the journal writes when it is idle, and when it is closed.
+A record says how far the journal was synced when it was written. So the third case covers all
+damage to a group of records that was followed by a later group. The evidence for the last group is
+the note that the journal writes when it is idle, and when it is closed.
 
 A segment that has lost its header, or is shorter than it was made, is refused, too: the journal
-never makes one shorter, and what was cut off took the evidence with it.
+never makes a segment shorter, and the missing part may have had the evidence.
 
-Cutting off means: segments after the end are removed, durably, and zeros are put over the headers
-of what begins after the end in its segment; then everything replayed is fsynced, because after
-``kill -9`` it may live in the page cache only. The bookie goes on in a new segment. A crash at any
-step leaves a journal that replays to the same end.
+Cutting off means: segments after the end are removed, durably, and zeros are written over the
+headers of records after the end in its segment. Then everything replayed is fsynced, because after
+``kill -9`` it may be in the page cache only. The bookie continues in a new segment. After a crash
+at any step the journal replays to the same end.
 
-Several journals are each checked before anything of one of them is applied; ``JournalReplay`` has
-both steps apart. Of ledgers, the keys go first: records of a ledger may be in two journals, if one
-was out of service meanwhile, and nothing is taken in of a ledger whose key is not known.
+All journals are checked before any record is applied; ``check`` and ``apply`` are these two steps.
+The keys of ledgers are applied first: records of a ledger may be in two journals, if one was out of
+service meanwhile, and records of a ledger without a known key are not applied.
 
 Runs once, before the bookie serves. Source: BookKeeper's ``Journal.scanJournal``, made strict.
 """
@@ -56,124 +56,68 @@ from zbk.system.files import FileSystem
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """What was replayed."""
+    """The result of a replay."""
 
-    end: JournalPosition  # where the journal goes on, in a segment with a higher id
+    end: JournalPosition  # where the journal continues, in a segment with a higher id
     record_count: int
     cut_record_count: int  # whole records after the end, none of them ever promised
 
 
-def replay(
-    files: FileSystem,
-    directory: str,
-    mark: JournalPosition | None,
-    on_record: Callable[[JournalRecord], None],
-    *,
-    owner: bytes,
-) -> ReplayResult:
-    """Hand each record from ``mark`` to the end to ``on_record``; cut and sync the tail.
+class JournalReplay:
+    """One journal, from ``mark`` on: ``check`` comes first, ``apply`` after it.
 
     ``mark`` is ``None`` when no checkpoint has ever ended: all of the journal is replayed.
 
     Raises:
         CorruptJournalError: promised records are damaged or missing; nothing was changed on disk.
         CookieMismatchError: the journal is another bookie's.
-        StorageFailedError: reading, cutting or syncing failed.
-    """
-    found = JournalReplay(files, directory, mark, owner=owner)
-    # twice: neither this module nor the receiver of records changes anything before the check
-    found.check(lambda _: None)
-    return found.apply(on_record)
-
-
-def look(
-    files: FileSystem, directory: str, mark: JournalPosition | None, *, owner: bytes
-) -> ReplayResult:
-    """Return what ``replay`` would, and change nothing.
-
-    Raises:
-        CorruptJournalError, CookieMismatchError: as ``replay``.
-        OSError: it cannot be read.
-    """
-    ids = _ids_from(files, directory, mark)
-    if not ids:
-        return ReplayResult(NO_POSITION, 0, 0)
-    return _Replay(files, directory, ids, owner).look(mark)
-
-
-class JournalReplay:
-    """One journal, from ``mark`` on: ``check`` comes first, ``apply`` after it.
-
-    Raises:
-        CorruptJournalError, CookieMismatchError, StorageFailedError: from both, as ``replay``.
+        StorageFailedError: from ``check`` and ``apply``: reading, cutting or syncing failed.
     """
 
     def __init__(
         self, files: FileSystem, directory: str, mark: JournalPosition | None, *, owner: bytes
     ) -> None:
-        self._directory = directory
-        self._mark = mark
-        ids = _ids_from(files, directory, mark)
-        self._replay = _Replay(files, directory, ids, owner) if ids else None
-
-    def check(self, on_record: Callable[[JournalRecord], None]) -> None:
-        """Hand each record over, and look at what lies after the end; change nothing."""
-        if self._replay is not None:
-            with as_failed_read(self._directory, "replay"):
-                self._replay.check(self._mark, on_record)
-
-    def apply(self, on_record: Callable[[JournalRecord], None]) -> ReplayResult:
-        """Hand each record over again; cut and sync the tail."""
-        if self._replay is None:
-            return ReplayResult(NO_POSITION, 0, 0)
-        with as_failed_read(self._directory, "replay"):
-            return self._replay.apply(self._mark, on_record)
-
-
-def _ids_from(files: FileSystem, directory: str, mark: JournalPosition | None) -> list[int]:
-    ids = segment_ids(files, directory)
-    if mark is None:
-        if ids and ids[0] != FIRST_SEGMENT_ID:
-            path = segment_path(directory, ids[0])
-            raise CorruptJournalError(path, 0, "no mark says that what was before it may be gone")
-        return ids
-    if mark.segment_id not in ids:
-        path = segment_path(directory, mark.segment_id)
-        raise CorruptJournalError(path, mark.offset, "the file of the last log mark is missing")
-    return ids[ids.index(mark.segment_id) :]
-
-
-class _Replay:
-    def __init__(self, files: FileSystem, directory: str, ids: list[int], owner: bytes) -> None:
         self._files = files
         self._directory = directory
-        self._ids = ids  # of the segments to look at, ascending
+        self._mark = mark
         self._owner = owner
+        self._ids = _ids_from(files, directory, mark)  # of the segments to read, ascending
         self._end = (0, 0)  # place of the last segment, offset there
         self._cut_record_count = 0
         self._record_count = 0
         self._sequence = 0
         self._link = 0
 
-    def apply(
-        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
-    ) -> ReplayResult:
-        end = self._walk(mark, on_record)
-        assert end == self._end, "the journal has changed while it was replayed"
-        self._cut(*end)
-        return self._result(self._cut_record_count)
+    def check(self, on_record: Callable[[JournalRecord], None]) -> None:
+        """Pass each record to ``on_record``, and check the bytes after the end; change nothing."""
+        with as_failed_read(self._directory, "replay"):
+            self._check(on_record)
 
-    def look(self, mark: JournalPosition | None) -> ReplayResult:
-        self.check(mark, lambda _: None)
-        return self._result(self._cut_record_count)
+    def apply(self, on_record: Callable[[JournalRecord], None]) -> ReplayResult:
+        """Pass each record to ``on_record`` again; cut and sync the tail."""
+        if self._ids:
+            with as_failed_read(self._directory, "replay"):
+                end = self._walk(on_record)
+                assert end == self._end, "the journal has changed while it was replayed"
+                self._cut(*end)
+        return self._result()
 
-    def check(
-        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
-    ) -> None:
+    def look(self) -> ReplayResult:
+        """Return what ``apply`` would, and change nothing.
+
+        Raises:
+            OSError: the journal cannot be read.
+        """
+        self._check(lambda _record: None)
+        return self._result()
+
+    def _check(self, on_record: Callable[[JournalRecord], None]) -> None:
+        if not self._ids:
+            return
         for place in range(len(self._ids)):
             with self._reader(place) as reader:
                 self._check_whole(reader)
-        self._end = self._walk(mark, on_record)
+        self._end = self._walk(on_record)
         self._cut_record_count = self._look_behind(*self._end)
 
     def _check_whole(self, reader: SegmentReader) -> None:
@@ -183,17 +127,18 @@ class _Replay:
             told = f"the file was made longer by at least {reader.missing_size} bytes"
             raise CorruptJournalError(reader.path, 0, f"its end is missing: {told}")
 
-    def _result(self, cut_record_count: int) -> ReplayResult:
+    def _result(self) -> ReplayResult:
+        if not self._ids:
+            return ReplayResult(NO_POSITION, 0, 0)
         goes_on = JournalPosition(self._ids[-1], SEGMENT_HEADER_SIZE, self._sequence, self._link)
-        return ReplayResult(goes_on, self._record_count, cut_record_count)
+        return ReplayResult(goes_on, self._record_count, self._cut_record_count)
 
-    def _walk(
-        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
-    ) -> tuple[int, int]:
-        """Hand over each record up to the end; return the place of its segment, and the offset."""
+    def _walk(self, on_record: Callable[[JournalRecord], None]) -> tuple[int, int]:
+        """Pass on each record up to the end; return the place of its segment, and the offset."""
         offset, self._sequence, self._link = SEGMENT_HEADER_SIZE, 0, 0
-        if mark is not None:
-            offset, self._sequence, self._link = mark.offset, mark.sequence, mark.link
+        if self._mark is not None:
+            offset = self._mark.offset
+            self._sequence, self._link = self._mark.sequence, self._mark.link
         self._record_count = 0
         place = 0
         offset = self._replay_segment(0, offset, on_record)
@@ -228,10 +173,10 @@ class _Replay:
         return decoded.sequence == self._sequence + 1 and decoded.previous == self._link
 
     def _look_behind(self, end_place: int, end_offset: int) -> int:
-        """Return how many whole records lie after the end.
+        """Return the number of whole records after the end.
 
         Raises:
-            CorruptJournalError: one of them says that what is missing had been synced.
+            CorruptJournalError: one of them says that a missing record was synced.
         """
         count = 0
         for place in range(end_place, len(self._ids)):
@@ -266,7 +211,7 @@ class _Replay:
                 file.sync()
 
     def _starts_behind(self, end_place: int, end_offset: int) -> list[int]:
-        """Return where whole records begin after the end in its segment, and a torn one there."""
+        """Return the starts of whole records after the end in its segment, and of a torn one."""
         with self._reader(end_place) as reader:
             starts = [end_offset] if any(reader.head_at(end_offset)) else []
             offset = end_offset
@@ -274,3 +219,16 @@ class _Replay:
                 offset = found[1].end_offset
                 starts.append(found[0])
             return starts
+
+
+def _ids_from(files: FileSystem, directory: str, mark: JournalPosition | None) -> list[int]:
+    ids = segment_ids(files, directory)
+    if mark is None:
+        if ids and ids[0] != FIRST_SEGMENT_ID:
+            path = segment_path(directory, ids[0])
+            raise CorruptJournalError(path, 0, "earlier segments are missing without a mark")
+        return ids
+    if mark.segment_id not in ids:
+        path = segment_path(directory, mark.segment_id)
+        raise CorruptJournalError(path, mark.offset, "the file of the last log mark is missing")
+    return ids[ids.index(mark.segment_id) :]

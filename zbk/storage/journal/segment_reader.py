@@ -1,7 +1,7 @@
 """Reads a journal segment through a window, so that its size does not matter.
 
-Answers two questions: is there a whole record at this place, and where is the next one that is
-whole, whatever lies before it. Nothing here knows which record should come next.
+It answers two questions: is there a whole record at a place, and where is the next whole record
+after any bytes. The caller knows which record should come next.
 """
 
 from typing import Final, Self
@@ -43,10 +43,10 @@ class RecordReader:
         self._window_start = 0
 
     def read(self, offset: int) -> DecodedRecord:
-        """Return the whole record at ``offset``; its ``end_offset`` is the file's.
+        """Return the whole record at ``offset``; its ``end_offset`` is in the file.
 
         Raises:
-            CorruptRecordError: there is none; says why.
+            CorruptRecordError: there is none; the text has the reason.
         """
         if offset >= self._window_start:
             try:
@@ -131,7 +131,7 @@ class SegmentReader:
             self._least_size = header.page_count * PAGE_SIZE
             self._records = RecordReader(self._file, segment_seed_of(header), window_size)
         except CorruptRecordError:
-            pass  # there are no records to be told
+            pass  # without a header no record can be recognized
         except BaseException:
             self._file.close()
             raise
@@ -153,7 +153,7 @@ class SegmentReader:
         return max(0, self._least_size - self._file.size())
 
     def record_at(self, offset: int) -> DecodedRecord | None:
-        """Return the whole record at ``offset``, or ``None``; its ``end_offset`` is the file's."""
+        """Return the whole record at ``offset``, or ``None``; its ``end_offset`` is in the file."""
         return None if self._records is None else self._records.record_at(offset)
 
     def next_record(self, offset: int) -> DecodedRecord | None:

@@ -1,14 +1,13 @@
 """Spares: old segments of a journal that wait to be used again, under another name.
 
-Their blocks have been written: an fsync of a new file waits for the file system to note which ones
-have, and while a checkpoint changes 20,000 other files that takes 75 ms. They are there for speed
-only. ``SPARE_COUNT`` are kept, and as many as went at once, where the disk has room; a bookie that
-becomes read-only for want of space gives them up.
+They save time only. Their blocks are written already. The fsync of a new file waits until the file
+system has recorded its new blocks, which takes 75 ms while a checkpoint changes 20,000 other files.
+The journal keeps ``SPARE_COUNT`` spares, or as many as a checkpoint removed at once, where the disk
+has room. A bookie that becomes read-only for lack of space removes them.
 
-A spare is worth nothing: what is in it counts no more, and one that is half made is as good as any.
-So a crash may leave any number of them.
+The content of a spare is meaningless, so a crash may leave any number of them, whole or half made.
 
-Errors are ``OSError``. Belongs to its journal, which lets one thread in at a time.
+Errors are ``OSError``. Belongs to its journal, which serializes the calls.
 """
 
 from typing import Final
@@ -21,10 +20,10 @@ SMALL_SEGMENT_SIZE: Final = 1024 * 1024
 """Bytes of a segment on a disk that has no room for a whole one."""
 
 SPARE_COUNT: Final = 4
-"""Old segments that are kept to be used again, if there are so many."""
+"""Spares that are kept, if there are so many."""
 
 SPARE_FREE_FACTOR: Final = 8
-"""Spares are kept only while so many times what they take is free."""
+"""Spares are kept only while so many times their size is free."""
 
 
 class JournalSpares:
@@ -40,13 +39,13 @@ class JournalSpares:
         self._ids = spare_ids(files, directory)
 
     def count_to_keep(self, gone_count: int) -> int:
-        """Return how many to keep when so many segments go at once."""
+        """Return the number of spares to keep when so many segments are removed at once."""
         free_size = self._files.free_size(self._directory)
         room_count = free_size // (SPARE_FREE_FACTOR * self._segment_size)
         return min(max(SPARE_COUNT, gone_count), room_count)
 
     def open(self, segment_id: int) -> tuple[str, File]:
-        """Return the path of a spare and the file: one of those that are here, or a new one."""
+        """Return path and file of a spare, or of a new file if there is none."""
         if self._ids:
             path = spare_path(self._directory, self._ids[-1])
             file = self._files.open(path)
@@ -56,10 +55,10 @@ class JournalSpares:
         return path, self._files.open(path, create=True)
 
     def allocate(self, file: File, size: int | None) -> int:
-        """Reserve the blocks of a segment; return their size.
+        """Reserve the blocks of a segment; return its size.
 
-        Without room for a whole one: a small one, with room for ``size`` bytes of records, unless
-        that is ``None``.
+        Without space for a whole segment: of a small one with room for ``size`` bytes of records,
+        unless ``size`` is ``None``.
         """
         held_size = file.size()  # of a spare
         try:
@@ -76,7 +75,7 @@ class JournalSpares:
         return self._segment_size
 
     def take_in(self, segment_id: int, count_max: int) -> None:
-        """Make a spare of a segment whose records count no more; with so many, remove it."""
+        """Make a spare of an old segment; if there are so many already, remove it."""
         path = segment_path(self._directory, segment_id)
         if len(self._ids) < count_max:
             self._files.rename(path, spare_path(self._directory, segment_id))
@@ -85,7 +84,7 @@ class JournalSpares:
             self._files.remove(path)
 
     def keep(self, count: int) -> None:
-        """Remove all but so many."""
+        """Remove all spares but so many."""
         while len(self._ids) > count:
             self._files.remove(spare_path(self._directory, self._ids[-1]))
             self._ids.pop()

@@ -34,7 +34,7 @@ from zbk.storage.index.deleted_ledgers import DeletedLedgers
 from zbk.storage.index.index_file import IndexPath, IndexReader, LedgerIndex, ledger_ids
 from zbk.storage.index.index_page import PAGE_BITS
 from zbk.storage.journal.last_mark import LastMark, LogMark, first_position
-from zbk.storage.journal.replay import look
+from zbk.storage.journal.replay import JournalReplay
 from zbk.storage.tools.inspect_entry_log import EntryLogInspection
 from zbk.storage.tools.inspect_index import IndexInspection
 from zbk.storage.tools.inspection import Fault
@@ -148,8 +148,9 @@ class SanityCheck:
         if len(self._marks) < len(self._ledger_dirs):
             return  # reported with the marks
         position = first_position(self._marks, number)
-        found = look(self._files, directory, position, owner=self._bookie_id.encode())
-        self.record_count += found.record_count
+        owner = self._bookie_id.encode()
+        replay = JournalReplay(self._files, directory, position, owner=owner)
+        self.record_count += replay.look().record_count
         yield from ()
 
     def _logs(self, directory: str) -> Iterator[Problem]:

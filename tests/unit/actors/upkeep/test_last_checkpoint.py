@@ -6,13 +6,13 @@ import pytest
 
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import BOOKIE_ID, KEY, storage_on
+from tests.support.journals import replay
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.actors.upkeep.last_checkpoint import TIMEOUT_MS, take_last_checkpoint
 from zbk.errors import StorageFailedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, JournalRecord, LedgerKeyRecord
-from zbk.storage.journal.replay import replay
 from zbk.storage.replay import add_batches
 
 

@@ -14,6 +14,7 @@ from tests.support.journals import (
     SEGMENT_SIZE,
     entries_record,
     open_journal,
+    replay,
     replay_all,
 )
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
@@ -35,7 +36,6 @@ from zbk.storage.journal.record import (
     LedgerKeyRecord,
     encode_record,
 )
-from zbk.storage.journal.replay import replay
 from zbk.storage.journal.segment import (
     NO_POSITION,
     SEGMENT_HEADER_SIZE,
