@@ -76,7 +76,7 @@ class DirectoryFlush:
         self._is_census_written = True
 
     def write_mark(self) -> None:
-        """Let replay begin at the mark, as far as this directory is concerned."""
+        """Write the mark of this directory."""
         assert self._is_index_applied, "the mark must not pass records that the index lacks"
         assert self._is_census_written, "nor files that the census lacks"
         self._last_mark.write(self.mark)
@@ -139,7 +139,7 @@ class Checkpoint:
             one.write_census()
 
     def write_mark(self) -> None:
-        """Let replay begin at the mark."""
+        """Write the marks: replay begins there from now on."""
         for one in self.flushes:
             one.write_mark()
 

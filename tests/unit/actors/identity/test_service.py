@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -197,19 +198,23 @@ def test_two_directories_may_go_one_after_the_other(disk: SimulatedDisk) -> None
     storage.close()
 
 
-def test_a_crash_while_the_note_is_written_leaves_the_old_state_or_the_new_one() -> None:
+def taken_out_until_a_crash() -> Iterator[tuple[int, SimulatedDisk, bool]]:
+    """Yield disks on which a crash ended the note at each of its steps, and one with the note."""
     step, is_done = 0, False
     while not is_done:
         step += 1
-        tried = SimulatedDisk()
+        disk = SimulatedDisk()
         for one in ALL:
-            tried.make_dirs(one)
-        tried.crash_at = tried.operation_count + step
-        try:
-            take_out(tried, CONFIG, "/l1", "EIO")
+            disk.make_dirs(one)
+        disk.crash_at = disk.operation_count + step
+        with suppress(SimulatedCrash):
+            take_out(disk, CONFIG, "/l1", "EIO")
             is_done = True
-        except SimulatedCrash:
-            pass
+        yield step, disk, is_done
+
+
+def test_a_crash_while_the_note_is_written_leaves_the_old_state_or_the_new_one() -> None:
+    for step, tried, is_done in taken_out_until_a_crash():
         tried.crash(Random(step))
         assert service_note(tried, CONFIG).paths in ({"/l1"}, set())
         assert not is_done or service_note(tried, CONFIG).paths
@@ -218,18 +223,7 @@ def test_a_crash_while_the_note_is_written_leaves_the_old_state_or_the_new_one()
 
 def test_a_note_that_a_killed_process_left_in_the_page_cache_is_kept() -> None:
     """A start goes on from what it has read, so that has to outlive a power loss."""
-    step, is_done = 0, False
-    while not is_done:
-        step += 1
-        tried = SimulatedDisk()
-        for one in ALL:
-            tried.make_dirs(one)
-        tried.crash_at = tried.operation_count + step
-        try:
-            take_out(tried, CONFIG, "/l1", "EIO")
-            is_done = True
-        except SimulatedCrash:
-            pass
+    for step, tried, _ in taken_out_until_a_crash():
         tried.process_crash()
         before = service_note(tried, CONFIG).paths
         storage, _ = started(tried)
