@@ -1,7 +1,5 @@
 """The story of `zbk demo spark`, on a small input."""
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +23,7 @@ from pyspark_zbk.demo_steps import (
     Timed,
     difference_of,
 )
-from tests.support.cluster import QUICK, Shell
-from tests.support.spark import QUICK_JAVA
+from tests.support.cluster import QUICK
 from zbk.cluster.local import LocalCluster
 
 PARTITION_COUNT = 3
@@ -114,16 +111,3 @@ def test_lines_of_the_library_have_their_path_and_number(spark: SparkSession) ->
     lines = Path(path).read_text("utf-8").removesuffix("\n").split("\n")
 
     assert [found[path, number] for number in range(1, len(lines) + 1)] == lines
-
-
-def test_ctrl_c_ends_it_in_a_line(tmp_path: Path) -> None:
-    shell = Shell(tmp_path, {"SPARK_SUBMIT_OPTS": QUICK_JAVA})
-    process = shell.start("demo", "spark", has_session=True)
-    assert process.stdout is not None
-    started = any(b"   Spark " in line for line in process.stdout)  # it computes a hash from now on
-
-    os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-
-    assert started, said
-    assert (process.returncode, said) == (130, b"zbk: interrupted\n")

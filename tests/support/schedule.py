@@ -16,8 +16,17 @@ from xdist.workermanage import WorkerController
 _COMPUTING_PROCESS: Final = "gw1"
 
 _INTEGRATION: Final = "tests/integration"
+_SPARK: Final = "tests/spark"
 _TOGETHER: Final = {
-    "tests/spark": ("tests/spark/",),
+    f"{_SPARK}/session": (
+        f"{_SPARK}/test_batch",
+        f"{_SPARK}/test_demo_spark.py",
+        f"{_SPARK}/test_fingerprint.py",
+        f"{_SPARK}/test_inputs.py",
+        f"{_SPARK}/test_job",
+        f"{_SPARK}/test_session.py",
+        f"{_SPARK}/test_stream",
+    ),
     f"{_INTEGRATION}/zookeeper": (
         f"{_INTEGRATION}/metadata/test_metadata_conformance",
         f"{_INTEGRATION}/metadata/test_zookeeper",
@@ -29,10 +38,11 @@ _TOGETHER: Final = {
 """What one process runs as a whole, by a name that says where it belongs."""
 
 _LONG_WAITING: Final = (
-    "tests/spark",
+    f"{_SPARK}/session",
     f"{_INTEGRATION}/zookeeper",
     f"{_INTEGRATION}/test_failures.py",
     f"{_INTEGRATION}/test_autorecovery.py",
+    f"{_SPARK}/",
     f"{_INTEGRATION}/test_demo.py",
     f"{_INTEGRATION}/test_readme.py",
     f"{_INTEGRATION}/test_cli.py",
@@ -80,7 +90,7 @@ def scope_of(node_id: str) -> str:
     """Return the name of what one process runs as a whole.
 
     >>> scope_of("tests/unit/test_docs.py::test_a"), scope_of("tests/spark/test_streams.py::test_b")
-    ('tests/unit/test_docs.py', 'tests/spark')
+    ('tests/unit/test_docs.py', 'tests/spark/session')
     """
     path = node_id.partition("::")[0]
     return next((name for name, starts in _TOGETHER.items() if path.startswith(starts)), path)
