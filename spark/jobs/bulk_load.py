@@ -1,11 +1,11 @@
-r"""Load files into a data set of zbk, all of them or nothing.
+r"""Load files into a data set of zbk, all or nothing.
 
     python spark/jobs/bulk_load.py events.csv events
     spark-submit --master spark://host:7077 spark/jobs/bulk_load.py s3a://b/day=1/ events \
         --format parquet --metadata zk://zk1:2181/zbk --json load.json
 
-Each task writes a ledger of its own; when all are closed, one compare-and-swap makes them a version
-of the data set. Whatever becomes of the job before that, nobody sees any of it.
+Each task writes its own ledger; when all are closed, one compare-and-swap makes them a version of
+the data set. Before that, no reader sees any of the rows.
 """
 
 import time
@@ -40,10 +40,13 @@ _WRITER_OPTIONS = {
     type=click.Choice(["append", "overwrite"]),
     default="append",
     show_default=True,
-    help="overwrite: the new version has these rows only; older versions stay.",
+    help="overwrite: the new version has only these rows; older versions stay.",
 )
 @click.option(
-    "--partitions", metavar="N", type=click.IntRange(1), help="Tasks, and so ledgers, of the load."
+    "--partitions",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Number of tasks, and ledgers, of the load.",
 )
 @click.option(
     "--ledger-type",
@@ -54,13 +57,13 @@ _WRITER_OPTIONS = {
 @click.option("--write-quorum-size", metavar="N", type=click.IntRange(1), help="[default: 3]")
 @click.option("--ack-quorum-size", metavar="N", type=click.IntRange(1), help="[default: 2]")
 @click.option("--digest-type", type=click.Choice(["XXH3", "MAC", "NONE"], case_sensitive=False))
-@click.option("--entry-bytes", metavar="SIZE", help="At which batches are cut. [default: 1m]")
+@click.option("--entry-bytes", metavar="SIZE", help="Size at which batches are cut. [default: 1m]")
 @click.option(
     "--row-size-max",
     metavar="SIZE",
-    help="No row is larger, as 4k: small ones are then counted, not measured, by Spark: faster.",
+    help="Largest size of a row, such as 4k: Spark then counts small rows instead of measuring.",
 )
-@click.option("--load-ttl", metavar="TIME", help="How long the load may take. [default: 24h]")
+@click.option("--load-ttl", metavar="TIME", help="Time limit of the load. [default: 24h]")
 @job_options
 def bulk_load(
     job: Job,
@@ -74,8 +77,8 @@ def bulk_load(
 ) -> None:
     """Load INPUT (CSV, JSON lines, Parquet or text) into the data set DATASET, all or nothing.
 
-    INPUT is whatever Spark can read: a file, a folder, a pattern, s3a://... CSV is read with a
-    header, and with types as its values look; text has one column, value.
+    INPUT is anything that Spark can read: a file, a folder, a pattern, s3a://... CSV is read with a
+    header, and with types inferred from its values; text has one column, value.
     """
     source = source.at(path, is_here=job.is_local)
     options = job.zbk_options | {
@@ -83,7 +86,7 @@ def bulk_load(
     }
     row_size = None if row_size_max is None else size_of("row-size-max", row_size_max, 1)
     with job.spark(f"zbk bulk_load {data_set}") as spark:
-        # by its last word the version is found again
+        # its last word identifies the version
         who = f"bulk_load {spark.sparkContext.applicationId} {uuid4().hex}"
         note(f"loading {path} ({source.format}) into data set {data_set}, mode {mode}")
         frame = source.frame(spark)
@@ -109,7 +112,7 @@ def bulk_load(
 
 
 def _what_was_loaded(data_sets: zbk.DataSets, name: str, who: str) -> dict[str, Any]:
-    """Return the version that the load became; empty if it was dropped since."""
+    """Return the version of the load; empty if it was dropped meanwhile."""
     versions = data_sets.history(name).versions
     ours = next((one for one in versions if one.who == who), None)
     if ours is None:

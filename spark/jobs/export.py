@@ -21,7 +21,7 @@ from pyspark_zbk.job import Job, job_options, main, note
     type=click.Choice(["error", "overwrite", "append"]),
     default="error",
     show_default=True,
-    help="What to do if OUTPUT is there already.",
+    help="Action if OUTPUT exists.",
 )
 @click.option("--partitions", metavar="N", type=click.IntRange(1), help="Files to write.")
 @click.option(

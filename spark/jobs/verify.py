@@ -1,10 +1,10 @@
-"""Compare a data set of zbk with its source, or two of its versions: rows, wherever they stand.
+"""Compare a data set of zbk with its source, or two of its versions: rows, in any order.
 
     python spark/jobs/verify.py events --source events.csv
     python spark/jobs/verify.py events --version 7 --against 6
 
-Both sides are read once and hashed row by row; the sums of the hashes must be the same. Where they
-differ, rows that only one side has are counted and a few are shown. Ends with 1 then.
+Both sides are read once and hashed row by row; the sums of the hashes must be equal. If they
+differ, the rows of only one side are counted, a few are shown, and the exit code is 1.
 """
 
 import sys
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 100),
     default=3,
     show_default=True,
-    help="Rows to show of those that only one side has.",
+    help="Number of rows to show that only one side has.",
 )
 @job_options
 def verify(

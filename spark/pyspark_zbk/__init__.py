@@ -1,6 +1,6 @@
 """zbk for Spark: ``spark.read.format("zbk")`` and ``df.write.format("zbk")``.
 
-Spark finds this package by its name where it is installed as a wheel; everywhere else it is told:
+Spark finds this package by its name if it is installed as a wheel; otherwise register it:
 
     import pyspark_zbk
     pyspark_zbk.register(spark)
@@ -8,8 +8,8 @@ Spark finds this package by its name where it is installed as a wheel; everywher
     df.write.format("zbk").option("metadata", "zk://host:2181/zbk").mode("append").save("events")
     spark.read.format("zbk").option("metadata", "zk://host:2181/zbk").load("events")
 
-Spark imports every ``pyspark_*`` package in the process that plans a query, also of those who never
-use it: importing this one is cheap, starts no thread and opens nothing.
+Spark imports every ``pyspark_*`` package in the process that plans a query, used or not: importing
+this one is cheap, starts no thread and opens nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -23,10 +23,10 @@ __all__ = ["DefaultSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make format ``zbk`` known to a session; do nothing if it is known already."""
+    """Register format ``zbk`` in a session, if it is not registered yet."""
     from pyspark.errors import AnalysisException
 
-    if _is_known(spark):  # Spark would take the new one, and warn that it replaces the old one
+    if _is_known(spark):  # Spark would replace the old one with a warning
         return
     try:
         spark.dataSource.register(DefaultSource)
@@ -36,7 +36,7 @@ def register(spark: "SparkSession") -> None:
 
 
 def _is_known(spark: "SparkSession") -> bool:
-    """Return whether Spark says that it knows the format; false where it cannot be asked."""
+    """Return whether Spark reports the format as registered; false if it cannot be asked."""
     from py4j.protocol import Py4JError
 
     session = getattr(spark, "_jsparkSession", None)  # not with Spark Connect

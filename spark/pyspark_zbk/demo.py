@@ -1,13 +1,13 @@
-"""What ``zbk demo spark`` does, as a story: a generator of the things that happened.
+"""The story of ``zbk demo spark``: a generator of steps.
 
-A frame is loaded into a data set while one attempt of one task is made to fail, by the frame
-itself: half way through, it waits until the story has looked at the data set from outside, then it
-raises. Then the data set is read back and compared, by aggregates and by a hash over all rows; what
-the failed attempt left is collected; the load is timed with VD and with PD ledgers; the data set is
-overwritten, its old version read once more, and dropped.
+A frame is loaded into a data set while the frame itself makes one attempt of one task fail: half
+way through, the attempt waits until the story has inspected the data set from outside, and then
+raises. Then the data set is read back and compared, by aggregates and by a hash over all rows; the
+leftovers of the failed attempt are collected; the load is timed with VD and with PD ledgers; the
+data set is overwritten, its old version read once more, and dropped.
 
-The story knows no terminal: whoever runs it shows the steps. Runs in one thread, with a second one
-that looks. Its pieces are in ``pyspark_zbk.demo_steps``.
+The story uses no terminal: its caller shows the steps. Runs in one thread, with a second one that
+inspects. The steps are in ``pyspark_zbk.demo_steps``.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,24 +45,24 @@ SETTINGS: Final = {"spark.sql.shuffle.partitions": "2"}
 DATA_SET: Final = "lines"
 PARTITION_COUNT: Final = 8
 SMALL_ENTRY_SIZE: Final = 4 * 1024
-"""Bytes of an entry where VD and PD are timed: small ones are what PD pays for."""
+"""Bytes of an entry in the comparison of VD and PD: small ones are expensive for PD."""
 
 TIMED_TYPES: Final = (zbk.LedgerType.VD_JOURNAL, zbk.LedgerType.PD_JOURNAL)
 TIMED_COUNT: Final = 2
-"""Loads of each type, in turn; the faster one is told."""
+"""Loads of each type, in turn; the faster one counts."""
 
-KEPT_SHARE: Final = 10  # the overwrite keeps one row in so many
+KEPT_SHARE: Final = 10  # the overwrite keeps one row in ten
 AGGREGATED_COLUMN_COUNT: Final = 16
 
 LEDGER_WAIT_S: Final = 3.0
-"""How long the story waits for the ledger of the failing attempt; a small frame makes none before
-its end. Shorter than the attempt waits for the story."""
+"""Time that the story waits for the ledger of the failing attempt; a small frame creates none
+before its end. Shorter than the attempt's wait for the story."""
 
 OnProgress = Callable[[str], None]
 
 
 class Cluster(Protocol):
-    """What the story needs of a cluster on this machine."""
+    """The part of a cluster on this machine that the story uses."""
 
     @property
     def metadata_uri(self) -> str:
@@ -86,14 +86,14 @@ class Cluster(Protocol):
 
 
 class Input(Protocol):
-    """A frame that is the same each time it is read."""
+    """A source of frames that are the same each time."""
 
     @property
     def description(self) -> str:
         """Return a description for people."""
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
-        """Return it."""
+        """Return the frame."""
 
 
 def tell(
@@ -104,13 +104,13 @@ def tell(
     *,
     on_progress: OnProgress = lambda _what: None,
 ) -> Iterator[Step]:
-    """Run the demo on a cluster that is not started yet; yield each step as it is done.
+    """Run the demo on a cluster that is not started yet; yield each step when it is done.
 
-    ``folder``: where the frame and the story leave each other marks; every worker must see it.
+    ``folder``: for marks of the frame and the story; every worker must see it.
 
     Raises:
-        ZbkError: the cluster could not do it.
-        PySparkException: Spark could not.
+        ZbkError: the cluster failed.
+        PySparkException: Spark failed.
     """
     started_s = monotonic()
     with cluster:
@@ -125,7 +125,7 @@ def tell(
 
 @contextmanager
 def quiet_session(silence: AbstractContextManager[None]) -> "Iterator[SparkSession]":
-    """Give a session of two tasks at once; ``silence`` lasts while its Java process starts."""
+    """Yield a session with two concurrent tasks; ``silence`` lasts while its Java starts."""
 
     def start() -> "SparkSession":
         with silence:
@@ -228,7 +228,7 @@ class _Story:
         writer.options(**options).mode(mode).save(name)
 
     def _look(self) -> LookedMeanwhile:
-        """Look at the data set once the failing attempt has a ledger, or does not get one."""
+        """Inspect the data set when the failing attempt has a ledger, or will not get one."""
         deadline_s = monotonic() + LEDGER_WAIT_S
         ledgers = self._ledgers()
         while monotonic() < deadline_s and not any(map(_is_failing, ledgers)):
@@ -326,7 +326,7 @@ def _is_failing(one: LedgerSeen) -> bool:
 
 
 def _aggregates(frame: "DataFrame") -> dict[str, str]:
-    """Return what a few aggregates of each simple column are: those that no order changes."""
+    """Return aggregates of each simple column that do not depend on the order of rows."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import AtomicType, IntegralType, StringType
 

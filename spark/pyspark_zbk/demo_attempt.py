@@ -1,8 +1,8 @@
-"""A frame one of whose task attempts fails, half way through: for ``zbk demo spark``.
+"""A frame with one task attempt that fails half way through: for ``zbk demo spark``.
 
-The frame is filtered by a function that lets every row pass. In the first attempt of partition 0 it
-stops after a few batches, leaves a mark in a folder, waits for another mark there, and raises. So
-whoever drives the load can look at the data set while the attempt has written and not yet failed.
+A function that passes every row filters the frame. In the first attempt of partition 0 it stops
+after a few batches, leaves a mark in a folder, waits for another mark there, and raises. So the
+driver of the load can inspect the data set while the attempt has written and not yet failed.
 """
 
 import time
@@ -22,22 +22,22 @@ T = TypeVar("T")
 PASSED_COUNT: Final = 3  # batches
 LOOK_INTERVAL_S: Final = 0.05
 WAIT_S: Final = 10.0
-"""How long the attempt waits for somebody to look before it fails all the same."""
+"""Time that the attempt waits for the inspection before it fails anyway."""
 
 
 class DemoFailure(Exception):  # noqa: N818 - a failure on purpose
-    """What the attempt raises."""
+    """The error that the attempt raises."""
 
 
 class FailingAttempt:
-    """Makes a frame fail once, in step with whoever loads it. ``folder``: seen by all workers."""
+    """Makes a frame fail once, in step with its load. All workers see ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self._written = folder / "attempt-has-written"
         self._looked = folder / "story-has-looked"
 
     def of(self, frame: "DataFrame") -> "DataFrame":
-        """Return a frame with the same rows of which one task attempt fails."""
+        """Return a frame with the same rows and one task attempt that fails."""
         import pyarrow as pa
         from pyspark.sql import functions as sf
         from pyspark.sql.pandas.functions import arrow_udf
@@ -45,13 +45,13 @@ class FailingAttempt:
         def pass_all(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:  # Spark reads the types
             return self._pass_all(batches)
 
-        # a number for each row, not a truth: so that full batches go through Python's buffers
+        # a number for each row, not a boolean: full batches then go through Python's buffers
         passes = arrow_udf(pass_all, "long")  # type: ignore[call-overload] # by the hints
         passes = passes.asNondeterministic()
         return frame.where(passes(sf.spark_partition_id().cast("long")) >= 0)
 
     def _pass_all(self, batches: "Iterator[pa.Array]") -> "Iterator[pa.Array]":
-        """Run in a task; yield what is given."""
+        """Run in a task; yield the input."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -67,10 +67,10 @@ class FailingAttempt:
         raise DemoFailure("the first attempt of partition 0 fails, as this demo wants it to")
 
     def in_step(self, load: Callable[[], None], look: Callable[[], T]) -> T | None:
-        """Run ``load``, and ``look`` in another thread while the attempt waits; return what it saw.
+        """Run ``load``, and ``look`` in another thread while the attempt waits; return its result.
 
-        Returns ``None`` if the load had ended before. The load keeps to this thread: Spark knows
-        its session by it.
+        Returns ``None`` if the load ended before. The load stays in this thread, to which Spark
+        binds its session.
         """
         is_over = Event()
         with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""What ``zbk demo spark`` loads: the lines of Python's own library, or files that are given."""
+"""The input of ``zbk demo spark``: the lines of Python's own library, or given files."""
 
 import sysconfig
 from pathlib import Path
@@ -26,12 +26,12 @@ class LibraryLines:
 
     @property
     def description(self) -> str:
-        """How many files there are, of which Python."""
+        """The number of files, and the version of Python."""
         version = sysconfig.get_python_version()
         return f"every line of the {len(self._paths):,} files of Python {version}'s library"
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
-        """Return the lines; a file is a task's as a whole, so that its lines can be numbered."""
+        """Return the lines; one task reads a whole file, so that its lines can be numbered."""
         from pyspark.sql import functions as sf
 
         files = spark.read.text(self._paths, wholetext=True)
@@ -50,9 +50,9 @@ class Files:
 
     @property
     def description(self) -> str:
-        """Which, and their format."""
+        """Their path and their format."""
         return f"{self._source.path} ({self._source.format})"
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
-        """Return them as Spark reads them."""
+        """Return the frame that Spark reads from them."""
         return self._source.frame(spark)

@@ -1,4 +1,4 @@
-"""What happened in ``zbk demo spark``, one value a step."""
+"""The steps of ``zbk demo spark``."""
 
 from typing import TypeAlias
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ClusterStarted(msgspec.Struct, frozen=True, tag=True):
-    """Metadata and bookies are up."""
+    """The metadata store and the bookies run."""
 
     metadata: str
     bookie_count: int
@@ -14,7 +14,7 @@ class ClusterStarted(msgspec.Struct, frozen=True, tag=True):
 
 
 class SparkStarted(msgspec.Struct, frozen=True, tag=True):
-    """There is a Spark session."""
+    """The Spark session runs."""
 
     version: str
     master: str
@@ -22,7 +22,7 @@ class SparkStarted(msgspec.Struct, frozen=True, tag=True):
 
 
 class FrameRead(msgspec.Struct, frozen=True, tag=True):
-    """The input was read once, to know what must come back; Spark keeps it."""
+    """The input was read once, for the comparison; Spark caches it."""
 
     description: str
     schema: str
@@ -32,7 +32,7 @@ class FrameRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class LedgerSeen(msgspec.Struct, frozen=True):
-    """A ledger of the data set, as its metadata tell."""
+    """A ledger of the data set, from its metadata."""
 
     ledger_id: int
     partition: int  # -1: a manifest
@@ -41,10 +41,10 @@ class LedgerSeen(msgspec.Struct, frozen=True):
 
 
 class LookedMeanwhile(msgspec.Struct, frozen=True, tag=True):
-    """The data set was looked at from outside while an attempt had written and not yet failed."""
+    """The data set was inspected from outside while an attempt had written and not yet failed."""
 
     ledgers: list[LedgerSeen]
-    refusal: str  # what a reader is told
+    refusal: str  # the error that a reader gets
     difference: str  # empty: nothing was visible
 
 
@@ -72,7 +72,7 @@ class Compared(msgspec.Struct, frozen=True, tag=True):
 
 
 class LeftoverCollected(msgspec.Struct, frozen=True, tag=True):
-    """``collect`` deleted what failed attempts had left."""
+    """``collect`` deleted the leftovers of failed attempts."""
 
     leftover: list[LedgerSeen]  # there before
     deleted_count: int
@@ -80,7 +80,7 @@ class LeftoverCollected(msgspec.Struct, frozen=True, tag=True):
 
 
 class Timed(msgspec.Struct, frozen=True, tag=True):
-    """The frame was loaded into ledgers of one type, in small entries; the best of some times."""
+    """The frame was loaded into ledgers of one type, in small entries; the best of two times."""
 
     ledger_type: str
     row_count: int
@@ -110,7 +110,7 @@ Step: TypeAlias = (
 
 
 def difference_of(step: Step) -> str:
-    """Return what is not as it must be; empty if all is well, or nothing was compared."""
+    """Return the difference that a step found; empty if there is none, or it compares nothing."""
     match step:
         case LookedMeanwhile() | Compared() | LeftoverCollected():
             return step.difference

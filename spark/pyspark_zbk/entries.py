@@ -1,8 +1,8 @@
 """Record batches as entries of a ledger, and back.
 
 An entry is one Arrow IPC message, a schema or a record batch: its first four bytes are
-``ff ff ff ff``. A row too large for one entry is a message cut into *parts*, one an entry, one
-behind the other:
+``ff ff ff ff``. A row too large for one entry is a message cut into *parts*, in consecutive
+entries:
 
     offset  size  field     type  meaning
     ------  ----  --------  ----  ------------------------------------------
@@ -12,7 +12,7 @@ behind the other:
         12     4  reserved  u32   0
         16     n  bytes     u8[]  a piece of the message
 
-A reader that starts in the middle of a message steps over its parts: whoever has the first one
+A reader that starts in the middle of a message skips its parts: the reader with the first part
 reads them all.
 """
 
@@ -32,8 +32,8 @@ _MAGIC: Final = b"zbkP"
 def entries_of(batch: "pa.RecordBatch", size_max: int) -> Iterator[bytes]:
     """Yield a batch as entries of at most ``size_max`` bytes.
 
-    Cut by rows first, into slices of about the right size by what the whole takes; a slice whose
-    rows are larger than the others is halved until it fits.
+    The batch is first cut by rows, into slices of about the right size by its average; a slice with
+    larger rows is halved until it fits.
     """
     slice_count = min(batch.num_rows, -(-batch.nbytes // size_max))
     row_count = -(-batch.num_rows // max(1, slice_count))
@@ -42,7 +42,7 @@ def entries_of(batch: "pa.RecordBatch", size_max: int) -> Iterator[bytes]:
 
 
 class MessageJoiner:
-    """Puts messages together from the entries of one range of a ledger, in order."""
+    """Assembles messages from the entries of one range of a ledger, in order."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -51,11 +51,11 @@ class MessageJoiner:
 
     @property
     def missing_count(self) -> int:
-        """Parts of a message that are still to come."""
+        """Parts of the message that have not come yet."""
         return self._count - len(self._parts) if self._parts else 0
 
     def add(self, payload: "bytes | memoryview") -> "bytes | memoryview | None":
-        """Return the message that this entry ends; ``None`` if there is none yet.
+        """Return the message that this entry completes; ``None`` if it completes none.
 
         Raises:
             CorruptRecordError: parts are missing in between.

@@ -1,9 +1,9 @@
-"""What two frames have in common if they hold the same rows, in whatever order.
+"""The fingerprint of a frame: equal for frames with the same rows in any order.
 
-A row's hash is XXH64 over all of its columns, in the order of their names; a frame's is the sum of
-its rows' hashes, so it tells how often each row occurs and not where. Columns have to be of the
-same types. Maps are hashed as their entries, sorted; a null is told from everything else, at every
-depth (Spark's own hash steps over nulls, and refuses maps).
+A row's hash is XXH64 over all its columns, in the order of their names; a frame's is the sum of its
+rows' hashes, so it depends on how often each row occurs and not on its place. Columns must have the
+same types. Maps are hashed as their sorted entries; a null differs from every value, at every depth
+(Spark's own hash skips nulls, and refuses maps).
 
 Two frames that differ have the same hash by chance once in 2**64.
 """
@@ -25,14 +25,14 @@ _COUNT: Final = "zbk row count"
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """How many rows, and the sum of their hashes."""
+    """The number of rows, and the sum of their hashes."""
 
     row_count: int
     hash: str  # 16 hexadecimal digits
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Rows that one frame has more often than the other."""
+    """Rows that occur more often in one frame than in the other."""
 
     only_left_count: int
     only_right_count: int
@@ -41,7 +41,7 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """True when there is none."""
+        """True if there are none."""
         return not (self.only_left_count or self.only_right_count)
 
 
@@ -56,7 +56,7 @@ def fingerprint(frame: "DataFrame") -> Fingerprint:
 
 
 def difference(left: "DataFrame", right: "DataFrame", example_count: int = 3) -> Difference:
-    """Read two frames and return what each has that the other has not.
+    """Read two frames and return the rows that only one of them has.
 
     Costs a shuffle of all hashes: for frames whose fingerprints differ.
     """
@@ -106,7 +106,7 @@ def _examples(frame: "DataFrame", surplus: "DataFrame", count: int) -> tuple[str
 
 
 def _marked(value: "Column", kind: DataType) -> "Column":
-    """Return a value behind a mark that says whether it is there: hashes step over nulls."""
+    """Return a value after a mark for its presence: hashes skip nulls."""
     return sf.struct(value.isNull(), _plain(value, kind))
 
 
@@ -126,7 +126,7 @@ def _plain(value: "Column", kind: DataType) -> "Column":
 
 
 def _sorted_entries(value: "Column", kind: MapType) -> "Column":
-    """Return the hashes of a map's entries, sorted: values may be of a type that has no order."""
+    """Return the sorted hashes of a map's entries: values may have a type without an order."""
     entries = sf.transform(
         sf.map_entries(value),
         lambda entry: sf.xxhash64(

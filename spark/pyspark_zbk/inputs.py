@@ -1,8 +1,8 @@
-"""Files as frames: what ``bulk_load`` loads, what ``verify`` compares with, what the demo shows.
+"""Files as frames: the input of ``bulk_load``, of ``verify`` and of the demo.
 
-CSV, JSON lines, Parquet and text, read by Spark's own readers; a path may be whatever these take
-(a file, a folder, a pattern, ``s3a://...``). Where no format is given, names tell: of the file, or
-of the files that a local folder holds.
+CSV, JSON lines, Parquet and text, read by Spark's own readers; a path may be anything that these
+accept (a file, a folder, a pattern, ``s3a://...``). Without a format, the names of files decide: of
+the file, or of the files in a local folder.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("csv", "json", "parquet", "text")
 LOOK_COUNT_MAX: Final = 10_000
-"""Files of a folder that are looked at to tell its format."""
+"""Files of a folder whose names are examined for its format."""
 
 _FORMAT_BY_SUFFIX: Final = {
     ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
@@ -31,9 +31,9 @@ _PATTERN: Final = frozenset("*?[{")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Files, and how they are read.
+    """Files, and the way to read them.
 
-    CSV is read with a header, and with types as its values look, unless ``options`` say otherwise.
+    CSV is read with a header, and with types inferred from its values, unless ``options`` differ.
     """
 
     path: str = ""
@@ -42,19 +42,19 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, str] = {}  # the reader's
 
     def at(self, path: str, *, is_here: bool = False) -> "Source":
-        """Return other files, read in the same way, with their format.
+        """Return other files with their format, to be read in the same way.
 
         ``is_here``: a path without a scheme is one of this machine, and not of a cluster's store.
 
         Raises:
-            InvalidOptionError: there are no such files here, or their names do not tell.
+            InvalidOptionError: there are no such files here, or their names give no format.
         """
         if is_here:
             _check_there(path)
         return msgspec.structs.replace(self, path=path, format=self.format or format_of(path))
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
-        """Return the frame; Spark reads it when something is done with it.
+        """Return the frame, which Spark reads lazily.
 
         Raises:
             InvalidOptionError: as ``at``.
@@ -67,10 +67,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def format_of(path: str) -> str:
-    """Return the format that names of files tell.
+    """Return the format that the names of files give.
 
     Raises:
-        InvalidOptionError: there are no such files here, or their names do not tell.
+        InvalidOptionError: there are no such files here, or their names give no format.
     """
     known = _FORMAT_BY_SUFFIX.get(_plain_suffix(path))
     if known:
@@ -94,7 +94,7 @@ def format_of(path: str) -> str:
 
 
 def _check_there(path: str) -> None:
-    """Refuse a file that is not there, before Spark is started to find that out."""
+    """Refuse a missing file before Spark is started."""
     if "://" in path or _PATTERN & set(path) or Path(path).exists():
         return
     raise zbk.InvalidOptionError("input", path, "there is no such file or folder")
@@ -112,12 +112,12 @@ def _reader_options(source: Source) -> dict[str, str]:
 
 
 def _plain_suffix(path: str) -> str:
-    """Return the end of a name that tells what is in the file, without that of its packing."""
+    """Return the ending of a name for its content, without the ending for its compression."""
     stem, suffix = os.path.splitext(path.rstrip("/").lower())  # noqa: PTH122 - may be a URL
     return os.path.splitext(stem)[1] if suffix in _PACKED else suffix  # noqa: PTH122
 
 
 def _names(folder: str) -> Iterator[str]:
-    """Yield names of files that Spark would read: hidden ones and marks it leaves out."""
+    """Yield the names of files that Spark reads, without hidden files and markers."""
     names = (name for _, _, files in os.walk(folder) for name in files)
     return islice((name for name in names if name[0] not in "._"), LOOK_COUNT_MAX)

@@ -1,10 +1,10 @@
-"""What the jobs in ``spark/jobs`` share: options, a session, a summary, and how they end.
+"""The frame of the jobs in ``spark/jobs``: options, a session, a summary, and exit codes.
 
-A job is a click command run by ``main``. It tells what it does on standard error; its summary goes
-to standard output for people, or as one JSON object to where ``--json`` says. (``spark-submit``
-mixes the two outputs: give ``--json`` a file there.)
+A job is a click command run by ``main``. It reports its steps on standard error; its summary goes
+to standard output for people, or as one JSON object to ``--json``. (``spark-submit`` mixes the two
+outputs: give ``--json`` a file there.)
 
-Exit codes stand in ``pyspark_zbk.job_errors``.
+Exit codes are in ``pyspark_zbk.job_errors``.
 """
 
 import json
@@ -35,7 +35,7 @@ EXIT_INTERRUPTED: Final = 130
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What every job is told."""
+    """The options of every job."""
 
     metadata: str | None = None
     password_file: str | None = None
@@ -47,7 +47,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def zbk_options(self) -> dict[str, str]:
-        """The options of format ``zbk`` that say where a data set is."""
+        """The options of format ``zbk`` for the place of a data set."""
         given = {
             "metadata": self.metadata,
             "passwordFile": self.password_file,
@@ -57,12 +57,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def connection(self) -> Connection:
-        """How to reach the cluster."""
+        """The connection to the cluster."""
         return Options(self.zbk_options).connection
 
     @property
     def is_local(self) -> bool:
-        """True where Spark will be started on this machine, and reads this machine's files."""
+        """True if Spark starts on this machine, and reads its files."""
         from pyspark.sql import SparkSession
 
         has_store = any(one.startswith("spark.hadoop.fs.defaultFS") for one in self.settings)
@@ -71,9 +71,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def spark(self, name: str) -> Iterator["SparkSession"]:
-        """Give a session, with a bar of its progress where standard error is a terminal.
+        """Yield a session, with a progress bar if standard error is a terminal.
 
-        One that is there already (a notebook's) is used, and left as it is.
+        An existing session (of a notebook) is used, and not changed.
         """
         from pyspark.sql import SparkSession
 
@@ -94,12 +94,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def data_sets(self) -> Iterator[zbk.DataSets]:
-        """Give the data sets of the cluster."""
+        """Yield the data sets of the cluster."""
         with zbk.connect(self.metadata) as client:
             yield zbk.DataSets(client, self.connection.password())
 
     def tell(self, summary: Mapping[str, Any]) -> None:
-        """Print the summary, or write it to where ``--json`` says."""
+        """Print the summary, or write it to ``--json``."""
         if self.json_file is None:
             width = max(map(len, summary))
             for name, value in summary.items():
@@ -114,7 +114,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_options(command: FunctionT) -> FunctionT:
-    """Give a command what every job is told, as ``job: Job``. Stands below its other options."""
+    """Add the options of every job to a command, as ``job: Job``, after its own options."""
 
     @wraps(command)
     def with_job(**given: Any) -> object:  # noqa: ANN401 - click's own
@@ -148,7 +148,7 @@ def job_options(command: FunctionT) -> FunctionT:
             type=click.Choice(["OFF", "ERROR", "WARN", "INFO"], case_sensitive=False),
             default="OFF",
             show_default=True,
-            help="What Spark says on standard error.",
+            help="Log level of Spark on standard error.",
         ),
         click.option(
             "--json", "json_file", metavar="FILE", help="Write a JSON summary there; - is stdout."
@@ -161,7 +161,7 @@ def job_options(command: FunctionT) -> FunctionT:
 
 
 def source_options(command: FunctionT) -> FunctionT:
-    """Give a command how files are read, as ``source: Source`` without their path."""
+    """Add options for reading files to a command, as ``source: Source`` without a path."""
 
     @wraps(command)
     def with_source(
@@ -190,7 +190,7 @@ def source_options(command: FunctionT) -> FunctionT:
 
 
 def main(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a job and end the process: errors are told in a line, with their exit code."""
+    """Run a job and end the process; an error is one line and an exit code."""
     try:
         command.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as end:
@@ -222,7 +222,7 @@ def pairs(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def note(text: str) -> None:
-    """Say something that is not data, on standard error."""
+    """Print a line that is not data, on standard error."""
     click.echo(text, err=True)
 
 

@@ -1,17 +1,17 @@
-"""Errors as whoever runs a job sees them: a line, and an exit code; the codes of ``zbk``.
+"""Errors of jobs as users see them: one line, and an exit code of ``zbk``.
 
     0    done
-    1    the call was wrong, or what was compared differs
+    1    the call was wrong, or the comparison found a difference
     2    usage
-    3    the cluster did not answer, or not in time
+    3    the cluster did not answer in time
     4    damaged data
-    5    not durable, or changed by somebody else first
-    6    a bookie cannot go on
-    70   Spark could not do it
+    5    not durable, or changed by another client first
+    6    a bookie cannot continue
+    70   Spark failed
     130  interrupted
 
-Of what a data source raises in a process of its own, Spark hands on the text only, in the middle of
-a traceback. So here, and nowhere else, an error is known by its text.
+If a data source raises an error in its own process, Spark passes on only the text, in the middle of
+a traceback. So this module, and no other, identifies an error by its text.
 """
 
 import re
@@ -30,7 +30,7 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
 def is_expected(error: Exception) -> bool:
-    """Return whether an error is told in a line; others are bugs and keep their traceback."""
+    """Return whether an error is shown as one line; others are bugs and keep their traceback."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -38,7 +38,7 @@ def is_expected(error: Exception) -> bool:
 
 
 def plain(error: Exception) -> tuple[str, int]:
-    """Return what an error says without the way it came, and the exit code that stands for it."""
+    """Return the text of an error without tracebacks, and its exit code."""
     from pyspark.errors import AnalysisException  # a path, a column, a schema
 
     if isinstance(error, zbk.ZbkError):

@@ -1,4 +1,4 @@
-"""``option("view", "ledgers")``: the ledgers of a version, a row each, read from metadata alone.
+"""``option("view", "ledgers")``: the ledgers of a version, one row each, from metadata alone.
 
 Row counts and sizes without a payload:
 
@@ -42,10 +42,10 @@ NOT_FOR_VIEWS: Final = ("pushFilters", "maxPartitionBytes")
 
 
 def is_ledgers_view(options: Options) -> bool:
-    """Return whether the ledgers are wanted, and not what is in them.
+    """Return whether the ledgers are wanted instead of their rows.
 
     Raises:
-        InvalidOptionError: there is no such view, or another option says nothing about it.
+        InvalidOptionError: there is no such view, or another option does not apply to it.
     """
     if "view" not in options:
         return False
@@ -59,7 +59,7 @@ def is_ledgers_view(options: Options) -> bool:
 
 
 class LedgersPartition(InputPartition):
-    """All rows: they are known when the query is planned."""
+    """All rows, which are known when the query is planned."""
 
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
         super().__init__(None)
@@ -67,7 +67,7 @@ class LedgersPartition(InputPartition):
 
 
 class LedgersReader(DataSourceReader):
-    """Gives the ledgers of one version."""
+    """Reads the ledgers of one version."""
 
     def __init__(self, snapshot: zbk.Snapshot, schema: StructType) -> None:
         check_readable(schema, VIEW_SCHEMA)
@@ -76,7 +76,7 @@ class LedgersReader(DataSourceReader):
         ]
 
     def partitions(self) -> list[LedgersPartition]:
-        """Return what one task gives."""
+        """Return the partition of the only task."""
         return [LedgersPartition(self._rows)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:

@@ -1,14 +1,14 @@
-"""Where a log ends just now, and what its ledgers hold: asked by whoever plans batches.
+"""The current end of a log, and the entries of its ledgers, for planners of batches.
 
 Spark asks for the end of a stream every 10 ms while nothing comes. So an answer is kept for
-``ASK_INTERVAL_S``, and asking is one question to the last ledger: the list of ledgers is read again
-only when that one is closed.
+``ASK_INTERVAL_S``, and each request goes only to the last ledger: the list of ledgers is read again
+only when that ledger is closed.
 
-The *head* is the position behind the last entry that is confirmed: durable on an ack quorum, and so
-still there after a crash or a recovery. A ledger is left for the next one only when it is closed,
-for then its end is known. What is before the head never changes.
+The *head* is the position after the last confirmed entry: durable on an ack quorum, and still there
+after a crash or a recovery. The follower leaves a ledger for the next one only when it is closed,
+because then its end is known. Entries before the head never change.
 
-One thread uses one; in the process that plans the query.
+Used by one thread, in the process that plans the query.
 """
 
 import time
@@ -19,17 +19,17 @@ from pyspark_zbk.log_options import BEFORE_ALL
 from pyspark_zbk.log_rows import truncated
 
 ASK_INTERVAL_S: Final = 0.1
-"""How long an answer is good."""
+"""Time for which an answer is valid."""
 
 OUTAGE_S: Final = 60.0
-"""How long a stream waits for a cluster that does not answer before its query fails."""
+"""Time that a stream waits for a cluster that does not answer before its query fails."""
 
 CLOSED_COUNT_MAX: Final = 20_000
-"""Closed ledgers whose ends are remembered: more than a log can have."""
+"""Closed ledgers whose ends are kept: more than a log can have."""
 
 
 class LogFollower:
-    """One log, as its readers may see it."""
+    """One log, in the state visible to readers."""
 
     def __init__(self, client: zbk.Client, name: str, password: bytes) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class LogFollower:
     # ------------------------------------------------------------------ the end
 
     def head(self, *, is_fresh: bool = False) -> zbk.LogPosition:
-        """Return the head, as of now or of a moment ago.
+        """Return the head, now or a moment ago.
 
         Raises:
             NoSuchLogError: the log was deleted.
@@ -61,7 +61,7 @@ class LogFollower:
         return self._head
 
     def may_wait(self) -> bool:
-        """Note that the cluster did not answer; return whether to wait on for an answer."""
+        """Record that the cluster did not answer; return whether to wait longer."""
         now_s = time.monotonic()
         if self._out_since_s is None:
             self._out_since_s = now_s
@@ -75,7 +75,7 @@ class LogFollower:
 
     @property
     def ledger_ids(self) -> tuple[int, ...]:
-        """The ledgers, as the list was read last."""
+        """The ledgers, from the last read of the list."""
         return self._log.ledger_ids
 
     def clamped(self, start: zbk.LogPosition, *, fails_on_loss: bool) -> zbk.LogPosition:
@@ -96,18 +96,18 @@ class LogFollower:
         return start
 
     def check_listed(self, position: zbk.LogPosition) -> None:
-        """Refuse a position in no ledger of the log.
+        """Refuse a position outside of the log's ledgers.
 
         Raises:
-            InvalidOptionError: says so.
+            InvalidOptionError: the position is outside.
         """
         self._log.place_of(position)
 
     def check(self, option: str, position: zbk.LogPosition, head: zbk.LogPosition) -> None:
-        """Refuse a position in no ledger of the log, or behind the end of one before ``head``.
+        """Refuse a position outside of the log, or after the end of a ledger before ``head``.
 
         Raises:
-            InvalidOptionError: says why.
+            InvalidOptionError: the position is outside.
             LogTruncatedError: the log had it.
         """
         self._log.place_of(position)
@@ -119,7 +119,7 @@ class LogFollower:
                 )
 
     def close(self) -> None:
-        """Forget the ledger that is followed. The client stays as it is."""
+        """Forget the ledger that is followed. The client is not changed."""
         if self._last is not None:
             self._last.close()
             self._last = None
@@ -127,11 +127,11 @@ class LogFollower:
     # ------------------------------------------------------------------ ledgers
 
     def last_of(self, ledger_id: int) -> int:
-        """Return the last entry of a ledger that is closed; -1: it is empty."""
+        """Return the last entry of a closed ledger; -1: it is empty."""
         return self._end(ledger_id)[0]
 
     def length_at(self, ledger_id: int, entry_id: int) -> int:
-        """Return the bytes of payload up to and with an entry; 0 for -1."""
+        """Return the bytes of payload up to and including an entry; 0 for -1."""
         if entry_id < 0:
             return 0
         if self._ends.get(ledger_id, (-1, 0))[0] == entry_id:
@@ -168,7 +168,7 @@ class LogFollower:
         return zbk.LogPosition(self._last.ledger_id, self._last.last_add_confirmed + 1)
 
     def _open_last(self) -> "zbk.LedgerReader | None":
-        """Open the last ledger but one, if there is one: all before it are closed."""
+        """Open the last ledger but one, if there is one: all earlier ones are closed."""
         if not self.ledger_ids:
             self.begin(is_fresh=True)
         if not self.ledger_ids:
@@ -176,7 +176,7 @@ class LogFollower:
         return self._client.open_ledger(self.ledger_ids[-2:][0], self._password)
 
     def _following(self, ledger_id: int) -> int | None:
-        """Return the ledger behind one that is closed."""
+        """Return the ledger after a closed one."""
         if self.ledger_ids[-1] <= ledger_id:
             self.begin(is_fresh=True)
         return next((one for one in self.ledger_ids if one > ledger_id), None)

@@ -1,9 +1,8 @@
-"""The options with which a log is read, and positions as Spark keeps them.
+"""The options for reading a log, and positions in the form that Spark keeps.
 
 An *offset* is a position of a log as JSON: ``{"log": "orders", "ledger": 7, "entry": 42}``: the
-entry to be read next. It names an entry, not a count, so it stays right when the log is rolled, or
-its owner is replaced. Of a log that never had an owner the first position is not known yet: ledger
--1.
+next entry to read. It names an entry, not a count, so it stays valid when the log rolls, or its
+owner is replaced. The first position of a log that never had an owner is not known yet: ledger -1.
 """
 
 import json
@@ -19,7 +18,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 PARTITION_SIZE: Final = 16 * 1024 * 1024
-"""Less than of a data set: entries are small, and each costs its reader something."""
+"""Less than for a data set: entries are small, and each has a cost for its reader."""
 
 BEFORE_ALL: Final = zbk.LogPosition(-1, 0)
 
@@ -29,7 +28,7 @@ _IS_JSON: Final = re.compile(r"\s*\{")
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be read of a log."""
+    """The part of a log to read."""
 
     name: str
     start: zbk.LogPosition | str  # or EARLIEST, or LATEST
@@ -44,7 +43,7 @@ def log_name(options: Options) -> str:
     """Return the name of the log to read.
 
     Raises:
-        InvalidOptionError: none is given; or something else to be read is, too.
+        InvalidOptionError: none is given, or another source is given, too.
     """
     name = options.text("log")
     if not name:
@@ -63,7 +62,7 @@ def log_options(options: Options, *, is_stream: bool) -> LogOptions:
     """Return the options of a log.
 
     Raises:
-        InvalidOptionError: one is missing, or says nothing that can be done.
+        InvalidOptionError: one is missing, or has an impossible value.
     """
     name = log_name(options)
     start = _position(options, "startingOffsets", name, LATEST if is_stream else EARLIEST)
@@ -86,15 +85,15 @@ def log_options(options: Options, *, is_stream: bool) -> LogOptions:
 
 
 def offset_of(name: str, position: zbk.LogPosition) -> Offset:
-    """Return a position as Spark keeps it."""
+    """Return a position in Spark's form."""
     return {"log": name, "ledger": position.ledger_id, "entry": position.entry_id}
 
 
 def position_of(name: str, offset: Offset) -> zbk.LogPosition:
-    """Return the position that an offset says.
+    """Return the position of an offset.
 
     Raises:
-        InvalidOptionError: it is of another log, or of something else.
+        InvalidOptionError: the offset belongs to another log, or to something else.
     """
     if offset.get("log", name) != name:
         raise zbk.InvalidOptionError(

@@ -1,9 +1,8 @@
-"""What of a log goes into a batch, and into which partition. Pure: lengths come by a port.
+"""The entries of a log for a batch, and their partitions. Pure: lengths come through a port.
 
-A batch is what lies from one position up to, and without, another one. Positions are brought into
-*one form*: none stands behind the last entry of a ledger that has a successor; it is the first one
-of the successor then. So a position that was read up to never needs a ledger that was truncated
-because it was read.
+A batch is the range from one position up to, and excluding, another one. Positions have *one form*:
+none is after the last entry of a ledger with a successor; it is the first one of the successor
+then. So the end of a range that was read never needs a ledger that was truncated after the read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,21 +14,21 @@ import zbk
 from pyspark_zbk.log_rows import EntryRange
 
 RANGE_COUNT_MAX: Final = 4_096
-"""Ranges of one partition: of small ledgers that share it."""
+"""Limit on the ranges of one partition, from small ledgers that share it."""
 
 
 class Lengths(Protocol):
-    """What is known of a log's ledgers."""
+    """The known lengths of a log's ledgers."""
 
     def last_of(self, ledger_id: int) -> int:
-        """Return the last entry of a ledger that is closed; -1: it is empty."""
+        """Return the last entry of a closed ledger; -1: it is empty."""
 
     def length_at(self, ledger_id: int, entry_id: int) -> int:
-        """Return the bytes of payload up to and with an entry; 0 for -1."""
+        """Return the bytes of payload up to and including an entry; 0 for -1."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a micro-batch may hold; ``None``: as much as there is."""
+    """The limit of a micro-batch; ``None``: no limit."""
 
     entry_count: int | None = None
     size: int | None = None  # bytes of payload; one entry is taken however large it is
@@ -38,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 def ranges(
     ledger_ids: Iterable[int], start: zbk.LogPosition, end: zbk.LogPosition, lengths: Lengths
 ) -> Iterator[EntryRange]:
-    """Yield what lies between two positions, ledger by ledger, in order."""
+    """Yield the ranges between two positions, ledger by ledger, in order."""
     for ledger_id in ledger_ids:
         if not start.ledger_id <= ledger_id <= end.ledger_id:
             continue
@@ -55,9 +54,9 @@ def limited(
     limits: Limits,
     lengths: Lengths,
 ) -> zbk.LogPosition:
-    """Return how far a batch goes that begins at ``start``, ``head`` at most.
+    """Return the end of a batch that begins at ``start``, at most ``head``.
 
-    It holds an entry at least, if there is one.
+    The batch has at least one entry, if there is one.
     """
     count_left, size_left = limits.entry_count, limits.size
     is_empty = True
@@ -97,7 +96,7 @@ def partitions(
 
 
 def _fitting(one: EntryRange, count: int, size_max: int, lengths: Lengths) -> tuple[int, int]:
-    """Return how many entries from the first one on fit, ``count`` at most, and their size."""
+    """Return how many entries from the first one on fit, at most ``count``, and their size."""
     before = lengths.length_at(one.ledger_id, one.first - 1)
 
     def size(of_count: int) -> int:
@@ -118,13 +117,13 @@ def _fitting(one: EntryRange, count: int, size_max: int, lengths: Lengths) -> tu
 
 
 def _size(one: EntryRange, lengths: Lengths) -> int:
-    """Return what a range weighs: its payloads, and what any entry costs besides."""
+    """Return the weight of a range: its payloads, and a constant per entry."""
     before = lengths.length_at(one.ledger_id, one.first - 1)
     return lengths.length_at(one.ledger_id, one.last) - before + len(one) * ENTRY_WEIGHT
 
 
 ENTRY_WEIGHT: Final = 64
-"""Bytes of payload that cost a reader as much as an entry itself does, about."""
+"""Bytes of payload with about the same cost for a reader as an entry itself."""
 
 
 def _split(one: EntryRange, size: int, size_max: int) -> Iterator[EntryRange]:

@@ -1,7 +1,7 @@
 """Reading a log as a frame: ``spark.read.format("zbk").option("log", NAME)``.
 
-What is read lies between two positions that are found once, when the frame is loaded: all of its
-actions see the same entries. Rows are those of a stream (``pyspark_zbk.log_rows``).
+The read covers the range between two positions that are determined once, when the frame is loaded:
+all its actions see the same entries. Rows are those of a stream (``pyspark_zbk.log_rows``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LogFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A log as it was when a frame was loaded: plain values, carried along with the frame."""
+    """The state of a log when a frame was loaded: plain values that travel with the frame."""
 
     connection: Connection
     begin: zbk.LogPosition
@@ -32,7 +32,7 @@ class LogFound(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def schema(self) -> "StructType":
-        """The columns that there are."""
+        """The columns of a log."""
         return LOG_SCHEMA
 
 
@@ -51,7 +51,7 @@ class LogReader(DataSourceReader):
             self._end = _end(follower, options, found)
 
     def partitions(self) -> "Sequence[InputPartition]":
-        """Return what the tasks read."""
+        """Return the partitions of the tasks."""
         if self._end <= self._start:
             return []
         with planning_client(self._connection) as client:
@@ -64,11 +64,11 @@ class LogReader(DataSourceReader):
 
 
 def find_log(connection: Connection, name: str) -> LogFound:
-    """Look at a log.
+    """Return the state of a log.
 
     Raises:
-        NoSuchLogError: there is none.
-        UnauthorizedError: the password is another one.
+        NoSuchLogError: there is no such log.
+        UnauthorizedError: the password is wrong.
     """
     with planning_client(connection) as client:
         follower = LogFollower(client, name, connection.password())

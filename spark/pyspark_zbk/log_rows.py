@@ -1,4 +1,4 @@
-"""Entries of a log as rows: what a task reads, and how it becomes Arrow batches.
+"""Entries of a log as rows: the partitions of tasks, and their Arrow batches.
 
     value      binary     the payload
     ledger_id  long       with ``entry_id`` the entry's position
@@ -6,10 +6,9 @@
     timestamp  timestamp  null: an entry carries no time, and a ledger's would not be the entry's
     log        string     the log's name
 
-A task reads with zbk's ordinary reader: digests are verified, and a replica that fails is replaced
-by another one. How far a range goes was decided where the batch was planned, by the LAC: a task
-does not ask again. For what the planner heard from one bookie, the bookies that a task hears may
-not say yet, though they hold it.
+A task reads with zbk's ordinary reader: digests are verified, and another replica replaces one that
+fails. The planner of the batch determined the end of a range by the LAC, and a task does not ask
+again: the bookies that a task asks may not know this LAC yet, although they hold the entries.
 """
 
 from array import array
@@ -54,7 +53,7 @@ class EntryRange(msgspec.Struct, frozen=True):
     last: int
 
     def __len__(self) -> int:
-        """Return how many they are."""
+        """Return the number of entries."""
         return self.last - self.first + 1
 
     def __str__(self) -> str:
@@ -62,7 +61,7 @@ class EntryRange(msgspec.Struct, frozen=True):
 
 
 class LogPartition(InputPartition):
-    """What one task reads."""
+    """The partition of one task."""
 
     def __init__(self, ranges: Sequence[EntryRange]) -> None:
         super().__init__(None)
@@ -70,7 +69,7 @@ class LogPartition(InputPartition):
 
 
 class LogRows:
-    """Reads partitions of a log, in tasks. Plain values only: it is sent there."""
+    """Reads partitions of a log, in tasks. Plain values only: Spark sends it to them."""
 
     def __init__(
         self, connection: Connection, name: str, schema: StructType, *, fails_on_loss: bool
@@ -85,10 +84,10 @@ class LogRows:
         """Yield the rows of one partition.
 
         Raises:
-            LogTruncatedError: they were cut off since the batch was planned.
+            LogTruncatedError: the entries were truncated after the batch was planned.
         """
         if not isinstance(partition, LogPartition):
-            return  # Spark's own, where there is nothing to read
+            return  # Spark's own partition, if there is nothing to read
         try:
             for one in partition.ranges:
                 yield from self._rows(one)
@@ -112,7 +111,7 @@ class LogRows:
 
 
 def rows_of(batch: "zbk.ReadBatch", schema: "pa.Schema", name: str) -> "pa.RecordBatch":
-    """Return entries as rows; payloads are cut out by Arrow, all at once."""
+    """Return entries as rows; Arrow slices all payloads at once."""
     import pyarrow as pa
 
     count = len(batch)
@@ -130,7 +129,7 @@ def check_columns(schema: StructType) -> None:
     """Refuse columns that a log does not have: ``schema(...)`` may be the user's.
 
     Raises:
-        InvalidOptionError: names the first one.
+        InvalidOptionError: there is such a column; the text names the first one.
     """
     for field in schema.fields:
         there = LOG_SCHEMA[field.name].dataType if field.name in LOG_SCHEMA.names else None
@@ -144,7 +143,7 @@ def check_columns(schema: StructType) -> None:
 
 
 def truncated(name: str, what: str, client: "zbk.Client") -> zbk.LogTruncatedError:
-    """Return the error for what was to be read and is not in the log any more."""
+    """Return the error for entries that are not in the log any more."""
     begin = client.get_log_metadata(name).begin
     error = zbk.LogTruncatedError(name, what, str(begin))
     error.add_note("to go on with what is left, set the option failOnDataLoss to false")

@@ -1,6 +1,6 @@
-"""The options of format ``zbk``: names as connectors have them, checked before any data moves.
+"""The options of format ``zbk``: names in connector style, checked before any data moves.
 
-Spark compares names of options without regard to case and hands them on in lower case. Sizes are
+Spark ignores the case of option names and passes them on in lower case. Sizes are
 bytes, or texts such as ``"1m"`` and ``"1 MiB"``. A password is given by reference only: the name of
 a file, or of an environment variable, on each machine that needs it; so none is ever in a plan.
 
@@ -24,7 +24,7 @@ from zbk.config.units import parse_duration_ms, parse_size
 
 ENTRY_SIZE_MIN: Final = 4 * 1024
 ENTRY_SIZE_MAX: Final = ENTRY_SIZE_MAX_DEFAULT
-"""What bookies take, and the default. A row may be larger: it is cut into parts."""
+"""The limit of bookies, and the default. A larger row is cut into parts."""
 
 PARTITION_SIZE_MIN: Final = 64 * 1024
 
@@ -49,7 +49,7 @@ _LOG: Final = ("log", "startingOffsets", "failOnDataLoss", "columns", "maxPartit
 
 
 class Use(Enum):
-    """What a source is used for, and the options that say something about it."""
+    """The uses of a source, and the options of each."""
 
     READ = ("dataset", "version", "columns", "pushFilters", "maxPartitionBytes", "view")
     WRITE = (*_WRITE, "who")
@@ -66,7 +66,7 @@ _HOLDS_NONE: Final = "holds no password; for ledgers without one, leave the opti
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a cluster: plain values, sent to every task."""
+    """The connection to a cluster: plain values, sent to every task."""
 
     metadata: str  # empty: the planning process finds it, and fills it in
     client_options: dict[str, Any]  # texts, which zbk.connect checks
@@ -74,7 +74,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     password_env: str = ""
 
     def password(self) -> bytes:
-        """Return the password, as it is on this machine; empty if none is wanted.
+        """Return the password on this machine; empty if none is configured.
 
         Raises:
             InvalidOptionError: there is no such file or variable, or it holds no password.
@@ -101,7 +101,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What new ledgers are made of."""
+    """The properties of new ledgers."""
 
     ensemble_size: int = 3
     write_quorum_size: int = 3
@@ -110,12 +110,12 @@ class LedgerShape(msgspec.Struct, frozen=True, kw_only=True):
     digest_type: str = "XXH3"
 
     def keywords(self) -> dict[str, Any]:
-        """Return it as keywords of ``create_ledger``."""
+        """Return the keywords of ``create_ledger``."""
         return msgspec.structs.asdict(self)
 
 
 class Options:
-    """The options of one source, by their names in whatever case."""
+    """The options of one source, by name in any case."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._client: dict[str, str] = {}
@@ -138,7 +138,7 @@ class Options:
         """Refuse options that would be ignored.
 
         Raises:
-            InvalidOptionError: one is given that says nothing about this use.
+            InvalidOptionError: one is given that does not apply to this use.
         """
         for lower, value in self._given.items():
             name = _BY_LOWER[lower]
@@ -149,7 +149,7 @@ class Options:
 
     @property
     def connection(self) -> Connection:
-        """How to reach the cluster.
+        """The connection to the cluster.
 
         Raises:
             InvalidOptionError: two ways to find the password.
@@ -168,7 +168,7 @@ class Options:
         """The name of the data set.
 
         Raises:
-            InvalidOptionError: none is given; or two.
+            InvalidOptionError: none is given, or two are.
         """
         path, name = self.text("path"), self.text("dataset")
         if path and name and path != name:
@@ -186,8 +186,8 @@ class Options:
     def shape(self) -> LedgerShape:
         """Return the options of new ledgers. The client checks their combinations.
 
-        Sizes that are not given follow those that are: ensemble and write quorum are alike, and
-        more than half of them acknowledge.
+        Missing sizes follow the given ones: ensemble and write quorum are equal, and more than half
+        of them acknowledge.
         """
         write_size = self.number("writeQuorumSize", self.number("ensembleSize", 3))
         return LedgerShape(
@@ -210,7 +210,7 @@ class Options:
         return tuple(part.strip() for part in text.split(",") if part.strip())
 
     def text(self, name: str, default: str = "") -> str:
-        """Return an option as it was given."""
+        """Return the text of an option."""
         return self._given.get(name.lower(), default)
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -237,10 +237,10 @@ class Options:
 
 
 def size_of(name: str, text: str, low: int, high: int = 2**40) -> int:
-    """Return the bytes that an option says: ``"4096"``, ``"4k"``, ``"4 KiB"``.
+    """Return the bytes of an option: ``"4096"``, ``"4k"``, ``"4 KiB"``.
 
     Raises:
-        InvalidOptionError: it says no size, or one out of these bounds.
+        InvalidOptionError: not a size, or one outside of these bounds.
     """
     short = _SHORT_UNIT.fullmatch(text)
     size = parse_size(f"{short[1]} {_UNITS[short[2].lower()]}" if short else text, name)

@@ -1,7 +1,7 @@
-"""What a user sees of an error: zbk's own words, without the way they came.
+"""Errors of zbk as users see them: the text, without tracebacks.
 
-Spark shows a traceback from its own process for whatever a data source raises. Of zbk's errors the
-text says all: which option, which address, what to do next.
+Spark shows a traceback from its own process for each error that a data source raises. The text of
+zbk's errors is complete: the option, the address, the next step.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def told_plainly(function: Callable[P, T]) -> Callable[P, T]:
-    """Raise errors of zbk from a function without the frames and errors behind them."""
+    """Raise errors of zbk from a function without their frames and causes."""
 
     @wraps(function)
     def plain(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -5,9 +5,9 @@ bounds. A ledger larger than ``maxPartitionBytes`` is split by entries; small on
 partition. Only ledgers that a version lists are read, and these are closed; digests are verified
 and replicas changed by zbk's client.
 
-Filters reach a source only where ``pushFilters`` asks for it (and Spark's own switch is on: a
-reader that can take filters, with the switch off, makes every read fail). They are used to skip
-ledgers by their bounds; Spark evaluates them again on what is read.
+Spark passes filters to a source only if ``pushFilters`` is set (and Spark's own switch is on: with
+the switch off, a reader that accepts filters makes every read fail). The reader uses them to skip
+ledgers by their bounds; Spark evaluates them again on the rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 PARTITION_SIZE: Final = 128 * 1024 * 1024
 SPECULATIVE_READ_MS: Final = 2_000
-"""Silence after which another replica is asked, too. Longer than a client's own: cores are busy
-while a job reads, and a chunk that is asked for twice makes them busier."""
+"""Silence after which another replica is also asked. Longer than a client's default: a job keeps
+the cores busy, and a second request for a chunk adds load."""
 
 SLICE_COUNT_MAX: Final = 4_096
-"""Ledgers of one partition: small ones that share it."""
+"""Limit on the small ledgers that share one partition."""
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class SlicesPartition(InputPartition):
-    """What one task reads."""
+    """The partition of one task."""
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         super().__init__(None)
@@ -84,17 +84,17 @@ class ZbkReader(DataSourceReader):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy of this goes into each task, which knows its slices
+        # Spark copies this reader into each task, which knows its slices
         return self.__dict__ | {"_ledgers": ()}
 
     def partitions(self) -> "Sequence[InputPartition]":
-        """Return what the tasks read."""
+        """Return the partitions of the tasks."""
         return [SlicesPartition(some) for some in plan(self._wanted(), self._partition_size_max)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the batches of one partition."""
         if not isinstance(partition, SlicesPartition):
-            return  # Spark's own, where there is nothing to read
+            return  # Spark's own partition, if there is nothing to read
         try:
             yield from self._read(partition)
         except zbk.ZbkError as error:
@@ -121,14 +121,14 @@ class ZbkReader(DataSourceReader):
 
 
 class FilteringReader(ZbkReader):
-    """A reader that skips ledgers by what Spark's filters say."""
+    """A reader that skips ledgers by Spark's filters."""
 
     def __init__(self, *args: Any) -> None:  # noqa: ANN401 - as ``ZbkReader``
         super().__init__(*args)
         self._filters: list[Filter] = []
 
     def pushFilters(self, filters: "list[Filter]") -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Keep all filters, and have Spark evaluate them again."""
+        """Keep all filters, and return them for Spark to evaluate again."""
         self._filters = list(filters)
         return self._filters
 
@@ -184,7 +184,7 @@ def messages(reader: zbk.LedgerReader, one: Slice) -> "Iterator[bytes | memoryvi
 
 
 def may_hold(one: zbk.DataLedger, wanted: Filter) -> bool:
-    """Return whether a ledger may hold rows that pass a filter; true where it is not known."""
+    """Return whether a ledger may have rows that pass a filter; true if it is not known."""
     attribute: tuple[str, ...] = getattr(wanted, "attribute", ())
     stats = one.columns.get(attribute[0]) if len(attribute) == 1 else None
     if stats is None:
@@ -203,7 +203,7 @@ def may_hold(one: zbk.DataLedger, wanted: Filter) -> bool:
 
 
 def _may_compare(stats: zbk.ColumnStats, kind: type[Filter], value: Any) -> bool:  # noqa: ANN401
-    """Return whether a value of a column may compare as ``kind`` says with ``value``."""
+    """Return whether a value of a column may pass the comparison ``kind`` with ``value``."""
     value = comparable(value)
     if stats.low is None or stats.high is None or value != value:  # noqa: PLR0124 - NaN
         return True
@@ -222,4 +222,4 @@ _MAY_COMPARE: Final[dict[type[Filter], _Compare]] = {
     LessThan: lambda low, high, value: low < value,  # noqa: ARG005
     LessThanOrEqual: lambda low, high, value: low <= value,  # noqa: ARG005
 }
-"""Whether something between ``low`` and ``high`` may compare so with ``value``."""
+"""Whether a value between ``low`` and ``high`` may pass a comparison with ``value``."""

@@ -1,8 +1,8 @@
-"""Schemas: what a data set keeps of a frame's, and which types can be kept.
+"""Schemas: the stored schema of a data set, and the types that it can have.
 
-A data set's schema is Spark's, as JSON, with every column nullable at every depth, as Parquet has
-it: so frames that differ in nothing else go into one data set. Comments and other metadata of
-columns are not kept. The order of columns counts.
+A data set's schema is Spark's, as JSON, with every column nullable at every depth, as in Parquet,
+so that frames that differ only in this fit into one data set. Comments and other metadata of
+columns are not stored. The order of columns counts.
 
 Batches travel and are stored as Arrow; times are in UTC.
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def stored_schema(schema: StructType) -> bytes:
-    """Return what a data set keeps of a frame's schema.
+    """Return the stored form of a frame's schema.
 
     Raises:
-        InvalidOptionError: a column of a type that cannot be kept, or two of one name.
+        InvalidOptionError: a column has a type that cannot be stored, or two have one name.
     """
     if not schema.fields:
         raise zbk.InvalidOptionError("schema", "", "the frame has no columns")
@@ -39,7 +39,7 @@ def stored_schema(schema: StructType) -> bytes:
     plain = _nullable(schema)
     for field in plain.fields:
         _check(field.dataType, field.name)
-        arrow_schema(StructType([field]))  # raises for what Arrow does not know
+        arrow_schema(StructType([field]))  # raises for types that Arrow does not have
     return json.dumps(json.loads(plain.json()), sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -49,10 +49,10 @@ def spark_schema(stored: bytes) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> "pa.Schema":
-    """Return the schema that Spark wants record batches to have, exactly.
+    """Return the exact schema that Spark requires of record batches.
 
     Raises:
-        InvalidOptionError: a type that Arrow does not know.
+        InvalidOptionError: Arrow does not have a type.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -65,10 +65,10 @@ def arrow_schema(schema: StructType) -> "pa.Schema":
 
 
 def chosen(schema: StructType, columns: tuple[str, ...]) -> StructType:
-    """Return the columns wanted, in the order wanted; none is all of them.
+    """Return the selected columns in their given order; none selects all.
 
     Raises:
-        InvalidOptionError: there is no such column, or one is wanted twice.
+        InvalidOptionError: there is no such column, or one is selected twice.
     """
     if not columns:
         return schema
@@ -81,7 +81,7 @@ def chosen(schema: StructType, columns: tuple[str, ...]) -> StructType:
 
 
 def collated_columns(schema: StructType) -> list[str]:
-    """Return the columns of texts that are compared otherwise than by their bytes."""
+    """Return the text columns that are not compared by their bytes."""
     return [
         field.name
         for field in schema.fields
@@ -90,10 +90,10 @@ def collated_columns(schema: StructType) -> list[str]:
 
 
 def check_readable(wanted: StructType, stored: StructType) -> None:
-    """Refuse columns that are not there, or are of another type: ``schema(...)`` is the user's.
+    """Refuse missing columns, and columns of another type: the user sets ``schema(...)``.
 
     Raises:
-        InvalidOptionError: names the first of them.
+        InvalidOptionError: there is one; the text names the first.
     """
     for field in wanted.fields:
         if field.name not in stored.names:
@@ -110,7 +110,7 @@ def check_readable(wanted: StructType, stored: StructType) -> None:
 
 
 def conformed(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
-    """Return a batch with this schema. Copies only where Arrow types differ: times in a zone."""
+    """Return a batch with this schema. Copies only columns of another Arrow type: zoned times."""
     import pyarrow as pa
 
     columns = [

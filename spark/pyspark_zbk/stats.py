@@ -1,9 +1,9 @@
 """The least and the greatest value of each column, gathered batch by batch.
 
-For skipping ledgers that cannot hold what a filter wants. Bounds are ordered as Spark orders
-values: a column that held NaN, which is greater than everything there, has none. Dates are kept as
-days and times as microseconds since 1970, UTC (``comparable``). Long texts and binaries have no
-bounds: they would cost more in the manifest than they save.
+Readers skip ledgers that cannot have rows for a filter. Bounds have Spark's order of values: a
+column with NaN, which Spark orders after all values, has none. Dates are stored as days and times
+as microseconds since 1970, UTC (``comparable``). Long texts and binaries have no bounds: these
+would cost more in the manifest than they save.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMN_COUNT_MAX: Final = 64
-"""Columns of a data set that have bounds: the first so many that can have them."""
+"""Limit on the columns with bounds: the first ones that can have them."""
 
 BOUND_SIZE_MAX: Final = 64  # of a text or binary, in its characters or bytes
 
@@ -28,7 +28,7 @@ class ColumnBounds:
     """The bounds of every column of one ledger."""
 
     def __init__(self, schema: "pa.Schema", collated: Collection[str] = ()) -> None:
-        """``collated``: columns of texts that are ordered otherwise than by their bytes."""
+        """``collated``: text columns that are not ordered by their bytes."""
         self._columns = [
             (number, field)
             for number, field in enumerate(schema)
@@ -47,7 +47,7 @@ class ColumnBounds:
             self._bounds[name] = _wider(self._bounds.get(name), _bounds_of(column))
 
     def stats(self) -> dict[str, zbk.ColumnStats]:
-        """Return what is known of each column."""
+        """Return the bounds of each column."""
         stats = {}
         for _, field in self._columns:
             low, high = self._bounds.get(field.name) or (None, None)
@@ -57,7 +57,7 @@ class ColumnBounds:
 
 
 def comparable(value: Any) -> Any:  # noqa: ANN401 - whatever a filter holds
-    """Return a filter's value as bounds have it."""
+    """Return a filter's value in the form of bounds."""
     match value:
         case datetime():
             aware = value if value.tzinfo else value.replace(tzinfo=UTC)

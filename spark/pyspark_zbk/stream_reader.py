@@ -1,17 +1,17 @@
 """Reading a log as a stream: ``spark.readStream.format("zbk").option("log", NAME)``.
 
-    latestOffset   planner    how far the next micro-batch goes: over entries that are confirmed
-    partitions     planner    which ranges of which ledgers that is; the same for the same offsets
+    latestOffset   planner    the end of the next micro-batch, within the confirmed entries
+    partitions     planner    its ranges of ledgers; the same for the same offsets
     read           task       the rows of some ranges
 
-Spark writes the two offsets of a micro-batch down before it reads, and after a crash it reads the
-same batch again. Entries before the head of a log never change, nor does their order, whoever owns
-the log by then: so the batch is the same.
+Spark records the two offsets of a micro-batch before it reads, and after a crash it reads the same
+batch again. Entries before the head of a log, and their order, never change, even if the owner
+does: so the batch is the same.
 
-An owner who begins a new ledger moves the head though no entry came: Spark then runs a micro-batch
-without rows, and remembers a position that does not need the old ledger any more.
+An owner that begins a new ledger moves the head without a new entry: Spark then runs a micro-batch
+without rows, and keeps a position that does not need the old ledger any more.
 
-One process plans a query for as long as it runs; it keeps a client. Tasks use those of their
+One process plans a query as long as it runs, with its own client. Tasks use the clients of their
 workers.
 """
 
@@ -54,7 +54,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._connection = connection
         self._rows = LogRows(connection, options.name, schema, fails_on_loss=options.fails_on_loss)
-        self._target: zbk.LogPosition | None = None  # of a query that ends where the log does now
+        self._target: zbk.LogPosition | None = (
+            None  # of a query that ends at the current end of the log
+        )
         self._client: zbk.Client | None = None
         self._follower: LogFollower | None = None
 
@@ -62,7 +64,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return where a new query starts."""
+        """Return the start of a new query."""
         follower, start = self._followed(), self._options.start
         if start == EARLIEST:
             return self._offset(follower.begin(is_fresh=True))
@@ -74,7 +76,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(head)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit of a micro-batch; there is no kind for two, so one stands for both."""
+        """Return the limit of a micro-batch; one kind stands for two limits, as Spark has no other."""
         if self._options.entry_count_max is not None:
             return ReadMaxRows(self._options.entry_count_max)
         if self._options.size_max is not None:
@@ -83,10 +85,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return how far the next micro-batch goes; ``start`` if there is nothing new.
+        """Return the end of the next micro-batch; ``start`` if there is nothing new.
 
-        A cluster that does not answer has no news, for a while. But a query for what is available
-        would end here, as if it had all of it.
+        For a while, a cluster that does not answer counts as having nothing new. A query for the
+        available entries would end here, as if it had all of them.
         """
         follower, begin = self._followed(), self._position(start)
         try:
@@ -99,12 +101,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note where the log ends: the query goes so far."""
+        """Record the current end of the log as the end of the query."""
         self._target = self._followed().head(is_fresh=True)
 
     @told_plainly
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """Return where the log ends, for the query's progress; ``None``: nobody says so now."""
+        """Return the end of the log, for the query's progress; ``None`` if it is not known."""
         try:
             return self._offset(self._followed().head())
         except zbk.UnavailableError:
@@ -112,7 +114,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly
     def partitions(self, start: Offset, end: Offset) -> "Sequence[InputPartition]":
-        """Return what the tasks of a micro-batch read."""
+        """Return the partitions of a micro-batch."""
         first, last = self._position(start), self._position(end)
         if last <= first:
             return []
@@ -136,7 +138,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------------ private
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy of this goes into each task: what belongs to this process stays
+        # Spark copies this reader into each task, without the parts of this process
         return self.__dict__ | {"_client": None, "_follower": None}
 
     def _followed(self) -> LogFollower:
@@ -169,11 +171,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def plan(
     follower: LogFollower, start: zbk.LogPosition, end: zbk.LogPosition, options: LogOptions
 ) -> list[InputPartition]:
-    """Return what tasks read between two positions.
+    """Return the partitions between two positions.
 
     Raises:
-        LogTruncatedError: some of it is gone, and that is to be an error.
-        InvalidOptionError: the positions are not of this log.
+        LogTruncatedError: some entries are gone, and ``failOnDataLoss`` is set.
+        InvalidOptionError: the positions belong to another log.
     """
     start = follower.clamped(start, fails_on_loss=options.fails_on_loss)
     if end <= start:

@@ -1,4 +1,4 @@
-"""Writing a stream into a data set: ``df.writeStream.format("zbk")``, a version a micro-batch.
+"""Writing a stream into a data set: ``df.writeStream.format("zbk")``, a version per micro-batch.
 
     __init__   planner    once for the tasks of a micro-batch, and once more for its commit or abort
     write      task       the task takes part in the micro-batch's load, and fills a ledger
@@ -6,14 +6,14 @@
     abort      driver     likewise; a load that was committed stays
 
 Exactly once: a version is committed together with the number of its micro-batch, under the id of
-the query. Spark keeps that id in the checkpoint, so a query that goes on from a checkpoint has it
-again, and a query that starts afresh has another one. A micro-batch that is written again, as Spark
-does with the last one after a crash, adds nothing: what was written for the second time is deleted.
+the query. Spark keeps that id in the checkpoint, so a query that continues from a checkpoint has
+the same id, and a new query has another one. A micro-batch that is written again, as the last one after
+a crash, adds nothing: the ledgers of the second write are deleted.
 
-Nobody drives a load from its begin to its end, so its tasks begin it: the first one does. What a
-killed driver has left open of a stream is aborted by whoever goes on with the stream.
+No process drives a load from begin to end, so its first task begins it. The next run of the stream
+aborts a load that a killed driver left open.
 
-Output modes: append; and complete, in which each version takes the place of the one before it.
+Output modes: append; and complete, in which each version replaces the one before it.
 """
 
 import os
@@ -37,13 +37,13 @@ BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"  # of one start of a query
 
 TIDIED_COUNT_MAX: Final = 1_024
-"""Runs of queries that a worker remembers to have looked after."""
+"""Limit on the runs of queries that a worker has tidied."""
 
 _tidied: set[tuple[int, str, str]] = set()  # process, data set, run
 
 
 class MicroBatch(msgspec.Struct, frozen=True):
-    """A micro-batch of a query: but for the run it is the same again when it is written again."""
+    """A micro-batch of a query; only the run differs when it is written again."""
 
     query_id: str
     number: int
@@ -51,7 +51,7 @@ class MicroBatch(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_this_task(cls) -> "MicroBatch":
-        """Return what the task that runs here writes."""
+        """Return the micro-batch of the current task."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -63,7 +63,7 @@ class MicroBatch(msgspec.Struct, frozen=True):
 
 
 class BatchWritten(WriterCommitMessage):
-    """What a task attempt tells the driver; without rows there is no ledger."""
+    """The message of a task attempt to the driver; without rows there is no ledger."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class BatchWritten(WriterCommitMessage):
 
 
 class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
-    """One micro-batch of a stream on its way into a data set."""
+    """Writes one micro-batch of a stream into a data set."""
 
     def prepare(self, data_sets: zbk.DataSets) -> None:
-        """Choose the id of the load that the tasks are to begin, if there are any."""
+        """Choose the id of the load, which the first task begins."""
         self._load_id = data_sets.new_load_id(self._ttl_ms)
 
     # ------------------------------------------------------------------ a task
@@ -105,11 +105,11 @@ class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
 
     @told_plainly
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Make the micro-batch visible; it may be already."""
+        """Make the micro-batch visible; it may already be."""
         written = [one for one in messages if isinstance(one, BatchWritten)]
         ledgers = [one.ledger for one in written if one.ledger is not None]
         if not written or (not ledgers and self._kind is zbk.LoadKind.APPEND):
-            return  # a version without news would only push an old one out
+            return  # a version without rows would only displace an old one
         assert all(one.batch.number == batchId for one in written), "messages of this batch"
         tickets = {one.ticket for one in written if one.ticket is not None}
         who = self.committer(one.application_id for one in written)
@@ -122,10 +122,10 @@ class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
 
     @told_plainly
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:  # noqa: N803
-        """Delete what was written, unless it was committed.
+        """Delete the ledgers of the micro-batch, unless it was committed.
 
-        Where no task has got as far as a message, nobody knows the load here: whoever writes the
-        micro-batch again aborts it.
+        Without a message from any task the load is not known here: the next write of the
+        micro-batch aborts it.
         """
         del batchId
         written = [one for one in messages if isinstance(one, BatchWritten)]
@@ -146,9 +146,9 @@ class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
         )
 
     def _tidy(self, data_sets: zbk.DataSets, batch: MicroBatch, ticket: zbk.LoadTicket) -> None:
-        """Abort what earlier runs of the query have left open; once a run in this process.
+        """Abort loads that earlier runs of the query left open; once per run in this process.
 
-        A later batch than this one is not left over: then this task is.
+        A later batch than this one is no leftover: then this task is one.
         """
         key = (os.getpid(), self._name, batch.run_id)
         if key in _tidied:

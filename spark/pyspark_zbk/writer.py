@@ -1,14 +1,14 @@
-"""Writing: each task attempt its own ledger, one compare-and-swap that makes them visible.
+"""Writing: one ledger per task attempt, and one compare-and-swap that makes them visible.
 
     __init__   driver     options, schema and cluster are checked; the load is begun
     write      task       Arrow batches become entries of a VD ledger; synced and closed before the
                           answer: workers are killed without warning
     commit     driver     another process, another copy: the load becomes a version
-    abort      driver     likewise; Spark calls it after a commit that raised, too: only a load that
-                          is not committed goes
+    abort      driver     likewise; Spark also calls it after a commit that raised: only a load that
+                          is not committed is deleted
 
-Only plain values are kept between these. A ledger's entry 0 is the schema, each other entry one
-record batch, cut at ``entryBytes``. A task without rows makes no ledger.
+Only plain values pass between these. A ledger's entry 0 is the schema, each other entry one record
+batch, cut at ``entryBytes``. A task without rows creates no ledger.
 
 Source: the seed's motivation, section Close-to-open.
 """
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PENDING_ENTRY_COUNT: Final = 4
-"""Entries of a task under way to the bookies: what bounds its memory, with ``entryBytes``."""
+"""Entries of a task in flight to the bookies: with ``entryBytes`` they bound its memory."""
 
 PENDING_SIZE_MIN: Final = 2 * 1024 * 1024
 REQUEST_SIZE: Final = 256 * 1024
-"""Bytes of small entries that are handed to the client together."""
+"""Bytes of small entries that the client gets in one call."""
 
 ATTEMPT_COUNT_MAX: Final = 5
-"""How often a commit or an abort whose answer was lost is tried before Spark hears of it."""
+"""Attempts at a commit or an abort whose answer was lost, before Spark gets the error."""
 
 PAUSE_S: Final = 0.2  # before the second attempt; twice as long before each one after it
 
@@ -60,9 +60,9 @@ LOAD_TTL_MS: Final = 24 * 3_600_000
 
 
 class LedgerWritten(WriterCommitMessage):
-    """What a task attempt tells the driver: the ledger that it closed; ``None`` without rows.
+    """The message of a task attempt to the driver: its closed ledger, or ``None`` without rows.
 
-    The application's id with it: tasks are told that, planners are not.
+    With the application's id, which Spark gives to tasks and not to planners.
     """
 
     def __init__(self, ledger: zbk.DataLedger | None, application_id: str) -> None:
@@ -71,7 +71,7 @@ class LedgerWritten(WriterCommitMessage):
 
 
 class LoadWriter:
-    """What loads have in common, whether a frame or a micro-batch is written."""
+    """The common part of loads, for a frame or for a micro-batch."""
 
     def __init__(self, options: Options, schema: "StructType", *, overwrite: bool) -> None:
         self._stored_schema = stored_schema(schema)
@@ -91,15 +91,15 @@ class LoadWriter:
             self.prepare(data_sets)
 
     def prepare(self, data_sets: zbk.DataSets) -> None:
-        """Do what is to be done before any task starts, once all was checked."""
+        """Prepare the load before any task starts, after all checks."""
 
     def committer(self, application_ids: Iterable[str]) -> str:
-        """Return who commits: as the option says, or with the id that the tasks have told."""
+        """Return the author of the commit: the option, or a text with the application's id."""
         application_id = next(filter(None, application_ids), "")
         return self._given_who or f"{self._who} {application_id}".rstrip()
 
     def data_sets(self, client: zbk.Client) -> zbk.DataSets:
-        """Return the data sets as a client of this process sees them."""
+        """Return the data sets for a client of this process."""
         return zbk.DataSets(client, self._connection.password())
 
     def fill(
@@ -146,7 +146,7 @@ class LoadWriter:
             filler.wait()
             ledger.sync()
         except BaseException:
-            with suppress(zbk.ZbkError):  # no manifest lists an attempt that failed
+            with suppress(zbk.ZbkError):  # no manifest lists a failed attempt
                 ledger.close(accept_loss=True)
             raise
         ledger.close()
@@ -162,7 +162,7 @@ class LoadWriter:
         )
 
     def _insist(self, call: Callable[[zbk.DataSets], object]) -> None:
-        """Make a call that may be made twice, until it is answered."""
+        """Repeat an idempotent call until it is answered."""
         for number in range(ATTEMPT_COUNT_MAX):
             try:
                 with planning_client(self._connection) as client:
@@ -189,7 +189,7 @@ class ZbkWriter(LoadWriter, DataSourceArrowWriter):
 
     @told_plainly
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
-        """Make the load visible; an unknown outcome is asked for again."""
+        """Make the load visible; repeat a commit with an unknown outcome."""
         written = [one for one in messages if isinstance(one, LedgerWritten)]
         ledgers = [one.ledger for one in written if one.ledger]
         who = self.committer(one.application_id for one in written)
@@ -199,13 +199,13 @@ class ZbkWriter(LoadWriter, DataSourceArrowWriter):
 
     @told_plainly
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
-        """Delete what the load has written, in whatever attempt, unless it was committed."""
-        del messages  # attempts that failed are in none
+        """Delete the ledgers of all attempts of the load, unless it was committed."""
+        del messages  # it lacks failed attempts
         self._insist(lambda data_sets: data_sets.abort(self._ticket))
 
 
 class _Filler:
-    """Puts record batches into a ledger, a bounded number of bytes under way."""
+    """Writes record batches into a ledger, with a bounded number of bytes in flight."""
 
     def __init__(self, ledger: zbk.LedgerWriter, schema: "StructType", entry_size_max: int) -> None:
         self._ledger = ledger
@@ -219,7 +219,7 @@ class _Filler:
         self._append(self._schema.serialize().to_pybytes())
 
     def add(self, batch: "pa.RecordBatch") -> None:
-        """Append a batch, as one entry or as several; wait while too much is under way."""
+        """Append a batch as one or several entries; wait while too many bytes are in flight."""
         batch = conformed(batch, self._schema)
         self.bounds.add(batch)
         self.row_count += batch.num_rows
@@ -227,7 +227,7 @@ class _Filler:
             self._append(payload)
 
     def wait(self) -> None:
-        """Return when everything is acknowledged. Raises what an append failed with."""
+        """Wait until all entries are acknowledged. Raises the error of a failed append."""
         self._send()
         while self._unanswered:
             self._unanswered.popleft().result()
@@ -249,7 +249,7 @@ class _Filler:
 
 
 def application_id() -> str:
-    """Return the id of the Spark application that this task belongs to; empty: not told."""
+    """Return the id of this task's Spark application; empty if it is not known."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -259,13 +259,13 @@ def application_id() -> str:
 def _who() -> str:
     try:
         user = getpass.getuser()
-    except KeyError:  # a container's user without a name
+    except KeyError:  # the user of a container may have no name
         user = f"uid {os.getuid()}"
     return f"{user}@{socket.gethostname()} spark"
 
 
 def _check(client: zbk.Client, data_sets: zbk.DataSets, shape: LedgerShape) -> None:
-    """Refuse what no ledger can be, and more bookies than there are."""
+    """Refuse impossible ledgers, and more bookies than are registered."""
     data_sets.check_options(**shape.keywords())
     there = sum(not one.is_readonly for one in client.list_bookies())
     if there < shape.ensemble_size:
@@ -275,7 +275,7 @@ def _check(client: zbk.Client, data_sets: zbk.DataSets, shape: LedgerShape) -> N
 
 
 def _check_schema(data_sets: zbk.DataSets, name: str, schema: bytes, kind: zbk.LoadKind) -> None:
-    """Refuse an append of another schema before any data moves; the commit looks again."""
+    """Refuse an append of another schema before any data moves; the commit checks again."""
     if kind is zbk.LoadKind.OVERWRITE or data_sets.has_schema(name, schema):
         return
     there = data_sets.read(name).schema
