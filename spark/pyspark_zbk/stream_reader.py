@@ -76,7 +76,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(head)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit of a micro-batch; one kind stands for two limits, as Spark has no other."""
+        """Return the limit of a micro-batch; of two limits Spark can show only one."""
         if self._options.entry_count_max is not None:
             return ReadMaxRows(self._options.entry_count_max)
         if self._options.size_max is not None:

@@ -7,8 +7,8 @@
 
 Exactly once: a version is committed together with the number of its micro-batch, under the id of
 the query. Spark keeps that id in the checkpoint, so a query that continues from a checkpoint has
-the same id, and a new query has another one. A micro-batch that is written again, as the last one after
-a crash, adds nothing: the ledgers of the second write are deleted.
+the same id, and a new query has another one. A micro-batch that is written again, such as the last
+one after a crash, adds nothing: the ledgers of the second write are deleted.
 
 No process drives a load from begin to end, so its first task begins it. The next run of the stream
 aborts a load that a killed driver left open.
