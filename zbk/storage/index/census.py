@@ -1,7 +1,7 @@
-"""The census of a ledger directory: which index files and entry logs have to be there.
+"""The census of a ledger directory: the index files and entry logs that must exist.
 
-A start that finds less has lost files, and knows it: without the census a ledger whose index file
-is gone looks like one that never was here, and the bookie would deny what it has acknowledged.
+It shows a start that files are lost. Without it, a ledger whose index file is missing looks like
+one that was never here, and the bookie would deny entries that it acknowledged.
 
 Format version 1 of ``census``. All integers little-endian.
 
@@ -9,41 +9,40 @@ Format version 1 of ``census``. All integers little-endian.
     ----------  ----  -------------  --------  -----------------------------------------------------
              0     4  magic          u32       "zbkN"
              4     2  version        u16       1
-             6     2  flags          u16       bit 0: a census of before was lost, and with it the
-                                               names of logs that may be gone
+             6     2  flags          u16       bit 0: an earlier census was lost, and with it the
+                                               names of logs that may be missing
              8     8  owner          u64       xxh3_64 of the bookie's identity
-            16     8  ledger_stop    i64       ledgers from here on are not counted, for want of
-                                               room; 2^63 - 1: all are
+            16     8  ledger_stop    i64       ledgers from this id on are not counted, for lack
+                                               of room; 2^63 - 1: all are
             24     4  range_count    u32       c; at most 200,000
             28     4  log_count      u32       n; at most 40,000
             32     8  body_checksum  u64       xxh3_64 of what follows the header
             40     8  checksum       u64       xxh3_64 of bytes 0 .. 40
             48  16 c  ranges         i64, i64  first and last id of ledgers that have an index file,
                                                ascending, not adjacent
-     48 + 16 c  16 n  logs           u64, u64  id of an entry log, ascending, and the bytes that it
-                                               has at least; 0: adds still go to it, and the last
-                                               mark knows more
+     48 + 16 c  16 n  logs           u64, u64  id of an entry log, ascending, and its least bytes;
+                                               0: the current log, of which the last mark has more
 
 Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
-What it names was on stable storage before. What is not in it was taken in after the last log mark,
-so that the journal brings it back.
+The files in it were on stable storage before. Files that are not in it are newer than the last log
+mark, so the journal brings their entries back.
 
-    checkpoint        index files and logs are on stable storage; the census; the last mark, which
-                      notes that there is a census
-    a deleted ledger  is noted in ``deleted_ledgers``; its index file goes; the next census has
-                      forgotten it. In between the census has more than there is, and the deleted
-                      ledgers explain it
-    a log that goes   the census forgets it; the log goes. In between there is more than the census
-                      has, and the next start takes it in
-    a compacted log   has its name, synced; the census of the next checkpoint has it, ahead of the
-                      index that points there
+    checkpoint        index files and logs are put on stable storage; then the census; then the last
+                      mark, which notes that there is a census
+    a deleted ledger  is noted in ``deleted_ledgers``; its index file is removed; the next census
+                      forgets it. In between the census names a missing file, which the deleted
+                      ledgers explain
+    a removed log     the census forgets it; then it is removed. In between there is a log that the
+                      census lacks, and the next start adds it
+    a compacted log   gets its name, durably; the census of the next checkpoint has it, before the
+                      index that points there is on disk
 
-Recovery rule: a census that is damaged, or not there although the last mark notes one, is lost:
-then each ledger without an index file may have been here. A directory without a census and without
-that note is of an older version: its next checkpoint writes one.
+Recovery rule: a census that is damaged, or missing although the last mark notes one, is lost: then
+each ledger without an index file may have been here. A directory without a census and without that
+note is of an older version: its next checkpoint writes a census.
 
-Cost: a census is written only when ledgers or logs came or went. 20,000 ledgers whose ids lie in a
-row take one range, and 20,000 of which no two do take 320 kB.
+Cost: a census is written only after ledgers or logs were added or removed. 20,000 ledgers with
+consecutive ids take one range; 20,000 ledgers without neighbors take 320 kB.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
@@ -82,12 +81,12 @@ assert _KIND.header_size + RANGE_COUNT_MAX * RANGE_SIZE + LOG_COUNT_MAX * _LOG.s
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What one census says."""
+    """The content of one census."""
 
     ledgers: LedgerRanges = LedgerRanges()
-    log_sizes: tuple[tuple[int, int], ...] = ()  # by log, ascending: bytes at least
+    log_sizes: tuple[tuple[int, int], ...] = ()  # by log, ascending: least bytes
     ledger_stop: int = ALL_LEDGERS
-    has_gaps: bool = False  # a census of before was lost: there may have been more logs
+    has_gaps: bool = False  # an earlier census was lost: there may have been more logs
 
     @classmethod
     def of(
@@ -99,7 +98,7 @@ class Counted(msgspec.Struct, frozen=True):
         log_count_max: int = LOG_COUNT_MAX,
         has_gaps: bool = False,
     ) -> "Counted":
-        """Return what there is room for: the lowest ids."""
+        """Return a census of the lowest ids, as many as there is room for."""
         logs = tuple(sorted(log_sizes.items())[:log_count_max])
         if ledgers.range_count <= range_count_max:
             return cls(ledgers, logs, has_gaps=has_gaps)
@@ -124,18 +123,18 @@ class Census:
         )
         self._fail_stop = fail_stop
         self._range_count_max = range_count_max
-        self._lock = Lock()  # of what follows; never held while a file is written
+        self._lock = Lock()  # of the fields below; never held while a file is written
         self._write_lock = Lock()
         self._ledgers = LedgerRanges()
         self._new_ids: set[int] = set()  # not in it yet
         self._gone_ids: set[int] = set()  # still in it
-        self._log_sizes: dict[int, int] = {}  # on stable storage, and not about to go
+        self._log_sizes: dict[int, int] = {}  # on stable storage, and not being removed
         self._forgotten_ids: set[int] = set()  # logs, since the start
         self._has_gaps = False
         self._written: Counted | None = None
 
     def load(self) -> Counted | None:
-        """Return what the file says; ``None`` if there is none.
+        """Return the content of the file; ``None`` if there is none.
 
         Raises:
             CorruptRecordError: it is damaged.
@@ -149,7 +148,7 @@ class Census:
     def begin(
         self, ledger_ids: Iterable[int], log_sizes: Mapping[int, int], *, has_gaps: bool = False
     ) -> None:
-        """Record what has to be there from now on: all of it is on stable storage.
+        """Record the files that must exist from now on; all are on stable storage.
 
         ``has_gaps``: there may have been more logs.
         """
@@ -158,31 +157,31 @@ class Census:
         self._log_sizes = dict(log_sizes)
 
     def has_ledger(self, ledger_id: int) -> bool:
-        """Return whether a ledger has to have an index file."""
+        """Return whether a ledger must have an index file."""
         with self._lock:
             if ledger_id in self._new_ids:
                 return True
             return ledger_id in self._ledgers and ledger_id not in self._gone_ids
 
     def named(self, ledger_ids: Collection[int]) -> None:
-        """Note that ledgers have an index file, on stable storage."""
+        """Record that ledgers have an index file, on stable storage."""
         with self._lock:
             self._gone_ids.difference_update(ledger_ids)
             self._new_ids.update(ledger_ids)
 
     def unnamed(self, ledger_ids: Collection[int]) -> None:
-        """Note that ledgers are about to lose their index file, or have lost it."""
+        """Record that the index files of ledgers are being removed."""
         with self._lock:
             self._new_ids.difference_update(ledger_ids)
             self._gone_ids.update(ledger_ids)
 
     def log_made(self, log_id: int, size: int) -> None:
-        """Note a sealed log that is on stable storage, with its name."""
+        """Record a sealed log that is on stable storage, with its name."""
         with self._lock:
             self._log_sizes[log_id] = size
 
     def write(self, log_sizes: Mapping[int, int]) -> None:
-        """Put the census on stable storage; ``log_sizes`` are of logs that are there already.
+        """Put the census on stable storage; ``log_sizes`` are of logs on stable storage.
 
         Raises:
             NoSpaceError: there is no room for it; the file is as it was.
@@ -194,9 +193,9 @@ class Census:
         self._write()
 
     def forget_logs(self, log_ids: Collection[int]) -> bool:
-        """Put a census without these logs on stable storage: from then on they may go.
+        """Put a census without these logs on stable storage; after that they may be removed.
 
-        False if the disk has no room for it, not even with the reserve: the logs have to stay.
+        Return false, and the logs must stay, if the disk has no room even with the reserve.
 
         Raises:
             StorageFailedError: writing failed otherwise, or anything failed before.
@@ -246,7 +245,7 @@ def _content_of(counted: Counted) -> Owned:
 
 
 def _counted_in(content: Owned, where: str) -> Counted:
-    """Return what the content of a census says.
+    """Return the census in the content of its file.
 
     Raises:
         CorruptRecordError: it is damaged.

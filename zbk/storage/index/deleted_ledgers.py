@@ -128,6 +128,6 @@ class DeletedLedgers:
             try:
                 self._file.write(Owned((marked.range_count,), encode_ranges(marked)))
             except (NoSpaceError, OutOfDescriptorsError):
-                return False  # the file is as it was: collection waits, everything else goes on
+                return False  # the file is unchanged: only garbage collection waits
             self._noted = marked
         return True

@@ -1,4 +1,4 @@
-"""The flush file: what a flush is about to change in index files, whole or not at all.
+"""The flush file: the changes that a flush makes in index files, whole or not at all.
 
 Format version 2. All integers little-endian.
 
@@ -7,7 +7,7 @@ Format version 2. All integers little-endian.
          0     4  magic           u32   "zbkF"
          4     2  version         u16   2
          6     2  reserved        u16   0
-         8     8  count           u64   c; how many parts
+         8     8  count           u64   c; number of parts
         16     8  table_checksum  u64   xxh3_64 of the table
         24     8  checksum        u64   xxh3_64 of bytes 0 .. 24
         32  32 c  table           ...   per part: ledger id i64, page i64 (-1: the header), slot
@@ -17,8 +17,8 @@ Format version 2. All integers little-endian.
 
 In version 1 a row of the table has 24 bytes: no slot, as each page lies in that of its number.
 
-Recovery rule: a file of which any checksum fails was being written when the bookie died; nothing
-had been changed in place, and it is not used. A whole one is carried out, again if need be.
+Recovery rule: if a checksum in the file fails, it was being written when the bookie died; nothing
+was changed in place, and the file is not used. A whole file is applied, also a second time.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 """
@@ -57,7 +57,7 @@ assert _HEADER_SIZE == 32
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A header or a page as it will lie in an index file."""
+    """A header or a page as it is written to an index file."""
 
     ledger_id: int
     page_no: int  # or ``HEADER_PAGE``
@@ -77,7 +77,7 @@ class Part(msgspec.Struct, frozen=True):
         return cls(ledger_id, page_no, slot, locations, own_checksum)
 
     def write_to(self, file: File) -> None:
-        """Put it into its place in the ledger's index file."""
+        """Write the part into its place in the ledger's index file."""
         if self.page_no == HEADER_PAGE:
             file.pwrite([self.data], 0)
         else:
@@ -94,7 +94,7 @@ class FlushFile:
         self.path = f"{directory}/index.flush"
 
     def write(self, parts: Sequence[Part]) -> None:
-        """Put the parts into the file; they are on stable storage when this returns."""
+        """Write the parts into the file, durably."""
         rows = ((part.ledger_id, part.page_no, part.slot, part.checksum) for part in parts)
         table = b"".join(_ROW.pack(*row) for row in rows)
         fields = _HEADER.pack(_MAGIC, 0, len(parts), checksum(table))
@@ -107,13 +107,13 @@ class FlushFile:
             file.sync()
 
     def retire(self) -> None:
-        """Make what the file says void, durably."""
+        """Make the content of the file void, durably."""
         with closing(self._open()) as file:
             file.pwrite([bytes(_HEADER_SIZE)], 0)
             file.sync()
 
     def read(self) -> list[tuple[int, Iterator[Part]]]:
-        """Return the parts by ledger, as they come; nothing if the file is not whole.
+        """Return the parts by ledger, in order; nothing if the file is not whole.
 
         All checksums are verified before this returns; the parts are read again one by one.
         """
@@ -136,7 +136,7 @@ class FlushFile:
             self._files.sync_dir(self._directory)
         except OutOfDescriptorsError:
             file.close()
-            self._files.remove(self.path)  # it is taken for durable where it is found
+            self._files.remove(self.path)  # an existing file counts as durable
             raise
         return file
 
@@ -148,7 +148,7 @@ class FlushFile:
                 yield part
 
     def _rows(self, file: File) -> "list[_Row]":
-        """Return what the table says of each part; nothing if it is torn."""
+        """Return the rows of the table, with the offsets of the parts; nothing if it is torn."""
         head = file.pread(_HEADER_SIZE, 0)
         if len(head) < _HEADER_SIZE:
             return []

@@ -1,8 +1,8 @@
-"""What a flush brings to index files: the changes, and the parts of files that they become.
+"""The changes that a flush makes in index files, and the parts of files that they become.
 
-Of a page that memory has only the end of, the rest is read from its place, to be written again.
-Where that is damaged, the locations that it held become ``UNKNOWN``: these entries cannot be read
-here, which is neither yes nor no, and those that memory had can.
+If memory has only the end of a page, the rest is read from the file and written again. If that part
+is damaged, its locations become ``UNKNOWN``: these entries cannot be read here, which is neither
+yes nor no; the entries whose locations memory had can be read.
 """
 
 import logging
@@ -28,16 +28,16 @@ _UNKNOWN_PAGE: Final = array("Q", [UNKNOWN]) * PAGE_ENTRY_COUNT
 
 
 class PageChange(msgspec.Struct, frozen=True):
-    """What a flush brings to one page."""
+    """The change of one page."""
 
     page_no: int
     slot: int  # of the file
-    start: int  # the slot of the first of the locations; ahead of it the page stays as it is
+    start: int  # the slot of the first location; the page before it is unchanged
     locations: "array[int]"
-    count: int  # of these locations; after them all are absent: later ones are for another flush
+    count: int  # of these locations; later ones are for the next flush
 
     def data(self, before: "array[int] | None") -> memoryview:
-        """Return the whole page as it lies on disk; ``before`` is what was there."""
+        """Return the whole page as on disk; ``before`` is its old content."""
         whole = self.locations[: self.count]
         if self.start:
             assert before is not None, "only its end is in memory"
@@ -47,7 +47,7 @@ class PageChange(msgspec.Struct, frozen=True):
 
 
 class LedgerChange(msgspec.Struct, frozen=True):
-    """What a flush brings to one index file."""
+    """The change of one index file."""
 
     ledger_id: int
     is_new: bool  # there is no file yet
@@ -57,12 +57,12 @@ class LedgerChange(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in the flush file, about."""
+        """Bytes that it takes in the flush file, roughly."""
         page_count = len(self.pages) + len(self.directory)
         return INDEX_HEADER_SIZE + PAGE_LOCATIONS_SIZE * page_count
 
     def parts(self, read: "ReadLocations | None" = None) -> Iterator[Part]:
-        """Return what is to be written: pages, then the header that says that they are there.
+        """Yield the parts to write: pages, then the header that has their extents.
 
         ``read`` returns the locations in a page of a ledger that has a file.
         """
@@ -76,16 +76,16 @@ class LedgerChange(msgspec.Struct, frozen=True):
 
 
 ReadLocations: TypeAlias = "Callable[[int, PageChange], array[int]]"
-"""From a ledger and what changes in a page to the locations that are there."""
+"""From a ledger and the change of a page to the page's locations in the file."""
 
 
 def locations_reader(file: File) -> ReadLocations:
-    """Return what reads pages of an open index file; damaged ones are told, and unknown."""
+    """Return a reader of pages in an open index file; it logs damaged ones, which are unknown."""
 
     def read(ledger_id: int, page: PageChange) -> "array[int]":
         with suppress(CorruptRecordError):
             return read_whole_page(file, ledger_id, page.page_no, page.slot)
-        try:  # a second look: what is given up here is written over
+        try:  # a second look, because the damaged page will be overwritten
             return read_whole_page(file, ledger_id, page.page_no, page.slot)
         except CorruptRecordError as error:
             logger.error("entries of ledger %d cannot be found any more: %s", ledger_id, error)  # noqa: TRY400 - it says what is damaged

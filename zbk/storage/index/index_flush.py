@@ -1,31 +1,30 @@
-"""Bringing changed headers and pages to the index files, so that no crash tears them.
+"""Writing changed headers and pages to the index files, so that no crash tears them.
 
-A page on disk holds locations of entries that left the journal long ago; torn by a crash in the
-middle of a write, they could not be had back. So each flush takes these steps, in this order:
+A page on disk has locations of entries that left the journal long ago. If a crash tore it in the
+middle of a write, they would be lost. So each flush takes these steps, in this order:
 
-    sync_entry_logs  nothing in the index may point at bytes that are not on stable storage
-    write            index files of new ledgers are written under another name, synced, renamed
-                     into place, their directories synced; what changes in the others goes into
-                     the flush file, which is synced
-    apply            the same is written in place, and each file synced
+    sync_entry_logs  the index must not point at bytes that are not on stable storage
+    write            index files of new ledgers are written under another name, synced, renamed,
+                     and their directories synced; changes of other files go into the flush file,
+                     which is synced
+    apply            these changes are written in place, and each file is synced
 
-Where there are ``TOGETHER_MIN`` files and more, they are synced together, if the operating system
-can do that and tell of every failure: twenty thousand fsyncs take a minute of a busy disk's time,
-in which promises wait.
+``TOGETHER_MIN`` files or more are synced together, if the operating system can do that and report
+every failure: twenty thousand fsyncs take a busy disk a minute, in which promises wait.
 
-After a crash in ``apply`` the flush file is whole and ``IndexFlusher.recover`` does it again;
-after an earlier crash the files are as they were. The log mark moves only after ``apply``, so the
-journal still has whatever a flush did not bring over.
+After a crash in ``apply`` the flush file is whole, and ``IndexFlusher.recover`` applies it again.
+After an earlier crash the files are unchanged. The log mark moves only after ``apply``, so the
+journal still has all records of an unfinished flush.
 
-The last two are taken in rounds of about ``ROUND_SIZE`` bytes, a ledger whole in one of them, so
-that neither memory nor the flush file grows with the number of ledgers: ``write`` brings the first
-round into the flush file, ``apply`` brings it to its place and does both for the others. Between
-rounds everything is as after a flush of fewer ledgers.
+``write`` and ``apply`` work in rounds of about ``ROUND_SIZE`` bytes, a whole ledger in one round,
+so neither memory nor the flush file grows with the number of ledgers. ``write`` puts the first
+round into the flush file; ``apply`` puts it into place, and does both for the other rounds. After
+each round everything is as after a flush of fewer ledgers.
 
-A step that found no space may be taken again, and begins from the start of its round: nothing that
-counts has changed, and what is written twice is the same.
+A step that found no space may be repeated, and begins with its round again: the second write is the
+same.
 
-A flush never brings back a ledger that is deleted while it runs.
+A flush never restores a ledger that is deleted while it runs.
 
 Threads: ``IndexFlusher.begin``, ``delete`` and ``recover`` belong to the owner; the steps of an
 ``IndexFlush`` may run in any thread, in order, each once.
@@ -53,10 +52,10 @@ ROUND_SIZE: Final = 8 * 1024 * 1024
 """Bytes in the flush file at once; one more ledger may come on top."""
 
 TOGETHER_MIN: Final = 32
-"""So many index files are synced with the whole disk they are on."""
+"""Index files from which on a flush syncs their whole disk."""
 
 NEW_COUNT_MAX: Final = 1_000
-"""New files that are written, and have not got their names yet."""
+"""New files that are written and not renamed yet."""
 
 
 class IndexFlush:
@@ -76,13 +75,13 @@ class IndexFlush:
         self.ledger_count = len(changes)
         self._log_sync = log_sync
         self._lock = Lock()
-        self._parts: list[Part] = []  # in the flush file, and not yet in their places
+        self._parts: list[Part] = []  # in the flush file, and not in place yet
         self._pages: dict[tuple[int, int], Part] = {}  # of these, by ledger and page
         self._begun_count = 0  # of the old ones: in the flush file, or in their places
         self._step_count = 0
 
     def sync_entry_logs(self) -> None:
-        """Return once every entry that the index knows is on stable storage."""
+        """Put every entry in the index on stable storage."""
         self._log_sync.run()
         with self._lock:
             self._step_count = max(self._step_count, 1)
@@ -98,7 +97,7 @@ class IndexFlush:
                 self._step_count = 2
 
     def apply(self) -> None:
-        """Write the changes in place and sync them; then the same with those of other rounds."""
+        """Write the changes in place and sync them; then all other rounds."""
         with self._lock:
             assert self._step_count >= 2, "the flush file first, then the places"
             if self._step_count == 2:
@@ -111,7 +110,7 @@ class IndexFlush:
                 self._step_count = 3
 
     def run(self) -> None:
-        """Run all steps that have not been taken."""
+        """Run all steps that are left."""
         self.sync_entry_logs()
         self.write()
         self.apply()
@@ -119,7 +118,7 @@ class IndexFlush:
     def page(self, ledger_id: int, page_no: int) -> "array[int] | None":
         """Return the locations of a page of this round, whose place may be half written.
 
-        To be asked with the ``place_lock`` held: without an answer the file has the page, whole.
+        The caller holds the ``place_lock``. ``None``: the file has the whole page.
         """
         part = self._pages.get((ledger_id, page_no))
         return None if part is None else locations_from_disk(memoryview(part.data))
@@ -152,8 +151,8 @@ class IndexFlusher:
         self._root = root
         self._flush_file = FlushFile(files, directory)
         self._fail_stop = fail_stop
-        self.place_lock = Lock()  # a page or header is being written into its place
-        self._names_lock = Lock()  # a name is made, or opened to be written, or deleted
+        self.place_lock = Lock()  # while a page or header is written in place
+        self._names_lock = Lock()  # while a file is named, opened for writing, or deleted
         self._deleted: set[int] = set()  # since the flush under way began
         self._has_deleted = False  # since the flush file was last written
 
@@ -164,7 +163,7 @@ class IndexFlusher:
         return IndexFlush(self, changes, log_sync)
 
     def delete(self, ledger_ids: Iterable[int]) -> set[int]:
-        """Remove ledgers' index files, durably; a flush under way leaves them alone from now on.
+        """Remove the index files of ledgers, durably; a flush under way skips them from now on.
 
         Return which of the ledgers had one.
 
@@ -192,7 +191,7 @@ class IndexFlusher:
         return with_file
 
     def recover(self) -> int:
-        """Carry out a flush that a crash cut short; return how many files it touched.
+        """Apply an interrupted flush; return the number of files that it touched.
 
         Raises:
             StorageFailedError: reading or writing failed.
@@ -208,15 +207,15 @@ class IndexFlusher:
                 self._has_deleted = True
             self._write_all(here, "recovery")
             if found:
-                # what was read may be in the page cache only: a loss of power would bring back the
-                # flush before, and the start after it would put old pages over newer ones
+                # the file may be in the page cache only: after a loss of power, the next start
+                # would find the flush before it, and write old pages over newer ones
                 self._flush_file.retire()
         return len(here)
 
     # ------------------------------------------------------------------ steps of IndexFlush
 
     def make_new(self, changes: Sequence[LedgerChange]) -> None:
-        """Make index files that are whole before they have their names."""
+        """Make new index files, which are whole before they get their names."""
         self._fail_stop.check()
         if self._has_deleted:
             self._has_deleted = False  # first: a delete from here on is for the next flush
@@ -238,7 +237,7 @@ class IndexFlusher:
             self._census.named([one for one in named if one not in self._deleted])
 
     def parts_of(self, changes: Iterable[LedgerChange]) -> list[Part]:
-        """Return what is to be written of ledgers that have files; nothing of deleted ones."""
+        """Return the parts to write of ledgers with files, without deleted ledgers."""
         self._fail_stop.check()
         parts: list[Part] = []
         for change in changes:
@@ -270,7 +269,7 @@ class IndexFlusher:
     # ------------------------------------------------------------------ private
 
     def _make_some(self, changes: Sequence[LedgerChange]) -> None:
-        """Make new files; they get their names when all of them are whole."""
+        """Make new files, and name them when all are whole."""
         unnamed: list[tuple[int, str]] = []
         try:
             with self._synced(len(changes)) as is_each_synced:
@@ -285,7 +284,7 @@ class IndexFlusher:
                     self._name(*unnamed[-1])
                 unnamed.pop()
         except NoSpaceError:
-            for _, path in unnamed:  # they have taken room, and their names are needed again
+            for _, path in unnamed:  # they take room, and the next attempt needs their names
                 with self._fail_stop.guard(path, "remove"):
                     if self._files.exists(path + NEW_SUFFIX):
                         self._files.remove(path + NEW_SUFFIX)
@@ -315,11 +314,11 @@ class IndexFlusher:
 
     @contextmanager
     def _synced(self, count: int) -> Iterator[bool]:
-        """Yield whether each of so many files is to be synced; otherwise all are, at the end."""
+        """Yield whether to sync each of so many files; otherwise the disk is synced at the end."""
         disk = None
         if count >= TOGETHER_MIN:
             with self._fail_stop.guard(self._root, "open"):
-                disk = self._files.open_disk(self._root)  # ahead of the writes, to hear of them
+                disk = self._files.open_disk(self._root)  # before the writes, to get their errors
         if disk is None:
             yield True
             return

@@ -73,7 +73,7 @@ class IndexHandle:
         return self._used().last_entry_id
 
     def set_fenced(self) -> None:
-        """Record that the ledger is fenced, for ever. The caller journals a ``FenceRecord``."""
+        """Record that the ledger is fenced, forever. The caller journals a ``FenceRecord``."""
         self._changing().is_fenced = True
         self._memory.make_room()
 
@@ -87,9 +87,9 @@ class IndexHandle:
         self._memory.make_room()
 
     def set_last_add_synced(self, last_add_synced: int) -> None:
-        """Record the place of a sync cursor, so that a restart need not look below. Not journaled.
+        """Record the place of a sync cursor, so that a restart begins there. Not journaled.
 
-        Everything up to there is on stable storage already, or confirmed by the ensemble. A lower
+        All entries up to it are on stable storage already, or confirmed by the ensemble. A lower
         place changes nothing.
         """
         header = self._changing()
@@ -105,7 +105,7 @@ class IndexHandle:
         ``LedgerCache.drop_count``. ``is_admission``: the entries may still be refused.
 
         Raises:
-            ScatteredLedgerError: they may, and would make one run of pages too many.
+            ScatteredLedgerError: the entries may be refused, and make one run of pages too many.
         """
         header = self._header
         if header is None or not header.is_kept:
@@ -123,7 +123,7 @@ class IndexHandle:
         if not header.is_dirty:
             memory.headers.make_dirty(self.ledger_id, header)
         first_no, last = entry_ids[0] >> PAGE_BITS, entry_ids[-1]
-        if first_no == last >> PAGE_BITS:  # as nearly always: nothing is copied
+        if first_no == last >> PAGE_BITS:  # nearly always: without a copy
             memory.pages.put(header, first_no, entry_ids, locations)
         else:
             for page_no, low, high in page_runs(entry_ids):
@@ -139,9 +139,9 @@ class IndexHandle:
     # ------------------------------------------------------------------ reading locations
 
     def locations_of(self, entry_ids: Sequence[int]) -> "array[int]":
-        """Return the locations of ascending entries; ``ABSENT`` for an entry that is not here.
+        """Return the locations of ascending entries; ``ABSENT`` for an absent entry.
 
-        The ids must not span more than the caller wants to have in memory.
+        The caller limits the span of ids, whose pages are loaded into memory.
         """
         header = self._used()
         if isinstance(entry_ids, range):
@@ -186,7 +186,7 @@ class IndexHandle:
         return entry_id - 1
 
     def next_entry_id(self, from_id: int) -> int | None:
-        """Return the first id at or after ``from_id`` that is here, or ``None``.
+        """Return the first present id at or after ``from_id``, or ``None``.
 
         It skips pages that were never written, whatever their number.
         """
@@ -211,8 +211,8 @@ class IndexHandle:
     ) -> tuple[list[tuple[int, int]], int | None]:
         """Return first and last ids of the runs from ``first_entry_id`` on, ascending.
 
-        Second: the id to go on from if a limit was reached, else ``None``. A limit may cut a run in
-        two.
+        Second: the id to continue from if a limit was reached, else ``None``. A limit may cut a run
+        in two.
         """
         ranges: list[tuple[int, int]] = []
         held_count = 0

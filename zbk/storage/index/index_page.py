@@ -10,13 +10,13 @@ integers little-endian.
       8192     8  page_no    u64        p
       8200     8  checksum   u64        xxh3_64 of the locations, seeded with ledger id and p
 
-The page in slot s lies at offset 1024 + 8208 s of the file; ``index.page_extents`` says which
-slot is whose. Slots that are reserved, or of pages that were never written, are holes.
+The page in slot s is at offset 1024 + 8208 s of the file; ``index.page_extents`` maps pages to
+slots. Reserved slots, and those of pages that were never written, are holes.
 
-Guarantees a reader may use: a page that fails its checksum is damaged; nothing may be concluded
-from it, least of all that an entry is absent.
+Guarantees a reader may use: a page that fails its checksum is damaged; it does not show that an
+entry is absent.
 
-Source: BookKeeper's ``LedgerEntryPage``; the checksum is ours.
+Source: BookKeeper's ``LedgerEntryPage``; the checksum is zbk's.
 """
 
 import struct
@@ -43,19 +43,18 @@ PAGE_SIZE: Final = PAGE_LOCATIONS_SIZE + _TRAILER.size
 assert INDEX_HEADER_SIZE + ((STORED_ENTRY_ID_MAX >> PAGE_BITS) + 1) * PAGE_SIZE < 16 << 40
 
 PAGE_OVERHEAD_SIZE: Final = 512
-"""Bytes of memory that a page takes beside its locations."""
+"""Bytes of memory that a page takes in addition to its locations."""
 
 _HOLE: Final = bytes(PAGE_SIZE)
 
 
 class Page(Kept):
-    """A page in memory, or the end of one: what lies ahead of ``start`` is in the file only.
+    """A page in memory, or the end of one: slots before ``start`` are in the file only.
 
-    So the page that a ledger grows in may take as much memory as was added to it since the last
-    flush, and not 8 KiB: there may be as many of them as there are open ledgers. After the
-    locations that are here all are absent. A flush under way holds the same array, and reads as
-    much of it as was there when it began: what is put after that is nothing to it, and what would
-    change it is put into a copy.
+    So the page that a ledger grows in takes only the memory of the locations added since the last
+    flush, and not 8 KiB: there may be as many such pages as open ledgers. All slots after the
+    locations are absent. A flush under way holds the same array, and reads the part that was there
+    when it began. Later locations are appended; a change of that part goes into a copy.
     """
 
     __slots__ = ("_taken_count", "locations", "start")
@@ -64,26 +63,26 @@ class Page(Kept):
         super().__init__()
         self.locations: array[int] = array("Q") if locations is None else locations
         self.start = start  # the slot of the first one
-        self._taken_count = 0  # so many of the first ones are as the flush under way took them
+        self._taken_count = 0  # locations that the flush under way reads
 
     @property
     def memory_size(self) -> int:
-        """Bytes that it takes, with what Python and the cache add."""
+        """Bytes of memory, with the overhead of Python and the cache."""
         return PAGE_OVERHEAD_SIZE + 8 * len(self.locations)
 
     def between(self, first: int, end: int) -> "array[int]":
         """Return the locations in the slots ``first .. end - 1``; all from ``start`` on."""
-        assert first >= self.start, "that is in the file only"
+        assert first >= self.start, "this slot is in the file only"
         found = self.locations[first - self.start : end - self.start]
         if len(found) < end - first:
             found.frombytes(bytes(8 * (end - first - len(found))))
         return found
 
     def put(self, first: int, locations: "array[int]") -> int:
-        """Set the slots from ``first`` on; return by how many bytes the page has grown."""
+        """Set the slots from ``first`` on; return the growth of the page in bytes."""
         own, at = self.locations, first - self.start
         before = len(own)
-        if at == before:  # as nearly always
+        if at == before:  # nearly always
             own.extend(locations)
         else:
             own, at = self._writable(first)
@@ -91,7 +90,7 @@ class Page(Kept):
         return 8 * (len(own) - before)
 
     def put_scattered(self, slots: Sequence[int], locations: "array[int]") -> int:
-        """Set these slots, ascending; return by how many bytes the page has grown."""
+        """Set these slots, ascending; return the growth of the page in bytes."""
         before = len(self.locations)
         own, _ = self._writable(slots[0])
         end = slots[-1] + 1 - self.start
@@ -101,17 +100,17 @@ class Page(Kept):
         return 8 * (len(own) - before)
 
     def put_ahead(self, before: "array[int]") -> None:
-        """Record what the file has ahead of ``start``: all 1024, of which the rest is not used."""
+        """Add the locations before ``start`` from the page in the file."""
         self.locations = before[: self.start] + self.locations
         self._taken_count = 0
         self.start = 0
 
     def cut(self, end: int) -> None:
-        """Give back the memory of slots from ``end`` on: they are absent."""
+        """Release the memory of the slots from ``end`` on, which are absent."""
         del self.locations[end - self.start :]
 
     def take(self) -> "array[int]":
-        """Return the locations for a flush, which may read as many as there are now."""
+        """Return the locations for a flush, which may read those that are there now."""
         self._taken_count = len(self.locations)
         return self.locations
 
@@ -121,19 +120,19 @@ class Page(Kept):
         return not self.start and len(self.locations) == PAGE_ENTRY_COUNT
 
     def end_flush(self, *, is_kept: bool) -> None:
-        """Note that what a flush has taken is in the file; forget that, unless it is kept whole."""
+        """Record that the flushed part is in the file; release it unless the page stays whole."""
         if self.start or not is_kept:
             self.start += self._taken_count
             self.locations = self.locations[self._taken_count :]
         self._taken_count = 0
 
     def forget(self) -> None:
-        """Give all memory back; who asks a forgotten page is not told that an entry is absent."""
+        """Release all memory; a released page does not report entries as absent."""
         self.locations = array("Q")
         self.start = PAGE_ENTRY_COUNT
 
     def _writable(self, first: int) -> "tuple[array[int], int]":
-        """Return locations that may be changed, at least up to ``first``, and its place there."""
+        """Return locations that may be changed, up to ``first`` at least, and its place in them."""
         assert first >= self.start, "that is in the file only"
         at = first - self.start
         if at < self._taken_count:
@@ -146,12 +145,12 @@ class Page(Kept):
 
 
 def page_offset(slot: int) -> int:
-    """Return where in its file the page in a slot lies."""
+    """Return the offset in the file of the page in a slot."""
     return INDEX_HEADER_SIZE + slot * PAGE_SIZE
 
 
 def page_no_in(data: bytes) -> int:
-    """Return the number of the page that these bytes of a whole slot say that they are."""
+    """Return the page number in the bytes of a whole slot."""
     return int(_TRAILER.unpack_from(data, PAGE_LOCATIONS_SIZE)[0])
 
 
@@ -161,7 +160,7 @@ def page_checksum(locations: memoryview, ledger_id: int, page_no: int) -> int:
 
 
 def encode_trailer(page_no: int, page_checksum: int) -> bytes:
-    """Return what goes after a page's locations."""
+    """Return the trailer of a page."""
     return _TRAILER.pack(page_no, page_checksum)
 
 
@@ -180,10 +179,10 @@ def decode_page(
     slot: int,
     may_be_hole: bool = False,
 ) -> "array[int] | None":
-    """Return the locations in a page; ``None`` for a hole, where one may be.
+    """Return the locations in a page; ``None`` for a hole, if it may be one.
 
     Raises:
-        ShortRecordError: the file ends inside of the page.
+        ShortRecordError: the file ends inside the page.
         CorruptRecordError: the page is damaged, or another page.
     """
     offset = page_offset(slot)

@@ -1,15 +1,15 @@
 """The index in memory: the location of each entry, and the header of each ledger.
 
 Pages and headers are read on demand, changed in memory, and written back by a flush: that of a
-checkpoint, or, when nothing clean is left to evict, one that begins at once. Both are bounded.
+checkpoint, or one that begins at once when no clean page is left to evict. Both are bounded.
 
 Of the page that a ledger grows in, memory needs only the part added since the last flush, and the
-limit counts its bytes. So 60,000 ledgers that all grow at once fit where 30,000 whole pages fit;
-with 20,000 ledgers these pages stay whole.
+limit counts its bytes. So 60,000 growing ledgers fit where 30,000 whole pages fit; with 20,000
+ledgers these pages stay whole.
 
-On a full disk nothing can be written back: changes then stay in memory, over the limit, until the
-next flush ends. The bookie is read-only by then, and ``has_room`` is false when there are so many
-changes that recoveries have to wait, too.
+On a full disk a flush fails: changes then stay in memory, over the limit, until the next flush
+ends. The bookie is read-only by then, and ``has_room`` is false when there are so many changes that
+recoveries must wait, too.
 
 Owned by one thread; the steps of a flush that it began may run in another one.
 
@@ -51,16 +51,16 @@ from zbk.storage.index.write_back import WriteBackCache
 from zbk.system.files import FileSystem
 
 MEMORY_SIZE: Final = 256 * 1024 * 1024
-"""Bytes of pages in memory; what is overwritten while it is flushed is there twice meanwhile."""
+"""Bytes of pages in memory; pages that change during their flush are there twice."""
 
 GROWING_SHARE: Final = 0.5
-"""Of the room for pages, what those may take that ledgers grow in, when a flush has ended."""
+"""The share of the room for pages that growing pages may take after a flush."""
 
 DIRTY_SHARE: Final = 0.75
-"""Of the room for pages, what may have changed before a flush is due; the rest is for meanwhile."""
+"""The share of the room for pages that may be dirty before a flush is due."""
 
 AGELESS_SHARE: Final = 0.75
-"""Of each limit: what is in memory may be so much before it is noted what of it is used."""
+"""The share of each limit up to which the caches do not track use."""
 
 LEDGER_COUNT_MAX: Final = 30_000
 """Headers in memory, at about one KiB each."""
@@ -89,7 +89,7 @@ class LedgerCache:
         ledger_count_max: int = LEDGER_COUNT_MAX,
         census: Census | None = None,
     ) -> None:
-        """``census``: that of the directory; without one, no missing index file is noticed."""
+        """``census``: of the directory; without one, missing index files are not detected."""
         self._files = files
         self._census = census or Census(files, directory, owner=b"", fail_stop=fail_stop)
         self._root = f"{directory}/index"
@@ -116,10 +116,10 @@ class LedgerCache:
         self._ledger_count = 0
 
     def open(self) -> int:
-        """Carry out a flush that a crash cut short; return how many files it touched.
+        """Apply an interrupted flush; return the number of files that it touched.
 
-        Files that a crash left without their name are removed: nothing in them was promised. So
-        are directories that are empty since their ledgers were deleted.
+        New files without their final name are removed: nothing in them was promised. So are
+        directories that are empty because their ledgers were deleted.
 
         Raises:
             StorageFailedError: that failed.
@@ -131,21 +131,21 @@ class LedgerCache:
             self._files.remove(path)
         self._remove_empty_directories()
         for directory in index_directories(self._files, self._root):
-            # a name made just before the crash may be in the page cache only: its ledger would be
-            # taken as kept, and be gone after a loss of power
+            # a name made just before the crash may be in the page cache only, and be lost with the
+            # power, after its ledger counted as stored
             self._files.sync_dir(directory)
         self.count_ledgers()
         return touched_count
 
     def _remove_empty_directories(self) -> None:
-        """Remove the directories of which every ledger was deleted. Comes before any flush."""
+        """Remove the directories whose ledgers were all deleted. Comes before any flush."""
         deepest_first = list(index_directories(self._files, self._root))[:0:-1]
         for directory in deepest_first:
             if not self._files.list_dir(directory):
                 self._files.remove_dir(directory)
 
     def count_ledgers(self) -> list[int]:
-        """Count the index files that are here; return their ledgers, ascending. Comes first.
+        """Count the index files; return their ledgers, ascending. Comes first.
 
         Raises:
             OSError: the directories cannot be read.
@@ -168,13 +168,13 @@ class LedgerCache:
         return sorted({*on_disk, *self.headers})
 
     def info(self, ledger_id: int) -> LedgerInfo | None:
-        """Return what is known of a ledger; ``None`` if the bookie does not have it."""
+        """Return the state of a ledger; ``None`` if the bookie does not have it."""
         index = self._find(ledger_id)
         self.make_room()
         return None if index is None else index.info()
 
     def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
-        """Record a ledger; one that is here already keeps what it has."""
+        """Record a ledger; an existing one is unchanged."""
         if self._find(ledger_id) is None:
             self._fail_stop.check()
             index = LedgerIndex(ledger_id, ledger_key, ledger_type)
@@ -187,11 +187,11 @@ class LedgerCache:
         return list(self.headers)
 
     def delete(self, ledger_id: int) -> None:
-        """Forget a ledger, durably, damaged or not. Its entries stay in the entry logs."""
+        """Delete a ledger, durably, damaged or not. Its entries stay in the entry logs."""
         self.delete_all((ledger_id,))
 
     def delete_all(self, ledger_ids: Collection[int]) -> int:
-        """Forget ledgers, as ``delete``, in one walk over the pages; return how many were here."""
+        """Delete ledgers, as ``delete``, in one walk over the pages; return how many existed."""
         self._fail_stop.check()
         gone = set(ledger_ids)
         for key in [key for key in self.pages if split_key(key)[0] in gone]:
@@ -228,12 +228,12 @@ class LedgerCache:
 
     @property
     def is_flush_due(self) -> bool:
-        """True when much of the room for pages is taken by what has changed."""
+        """True when dirty pages take much of the room."""
         return self.pages.dirty_size >= DIRTY_SHARE * self._memory_size_max
 
     @property
     def has_room(self) -> bool:
-        """False while a full disk keeps twice as much in memory as there should be."""
+        """False while a full disk keeps twice the limit in memory."""
         return not self._is_stuck or (
             self.pages.size < 2 * self._memory_size_max
             and self.headers.size < 2 * self._ledger_count_max
@@ -245,25 +245,25 @@ class LedgerCache:
         return self._flush is not None
 
     def mend(self, ledger_id: int, page_no: int | None) -> bool:
-        """Mark a header, or a page, for the next flush if it is in memory; return whether.
+        """Mark a header or a page for the next flush if it is in memory; return whether it is.
 
-        For what is damaged on the disk only: memory has what it once read whole.
+        For damage on disk: memory has the content that it once read whole.
         """
         if ledger_id not in self.headers or self._fail_stop.has_failed:
             return False
         if page_no is not None:
             page = self.pages.get(page_key(ledger_id, page_no))
-            if page is None or page.start:  # what is ahead of its start is where the damage is
+            if page is None or page.start:  # the damage is in the part before its start
                 return False
             self.pages.make_dirty(page_key(ledger_id, page_no), page)
         self.headers.make_dirty(ledger_id, self.existing(ledger_id))
         return True
 
     def begin_flush(self) -> IndexFlush:
-        """Return a flush of everything changed up to now; it has still to be run.
+        """Return a flush of all changes up to now, for the caller to run.
 
         Raises:
-            NoSpaceError: one that was begun to make room can still not be ended.
+            NoSpaceError: a flush that was begun to make room still cannot end.
         """
         if self._flush is not None and self._is_stuck:
             self._finish(self._flush)  # begun to make room
@@ -288,7 +288,7 @@ class LedgerCache:
         return self._flush
 
     def end_flush(self, flush: IndexFlush) -> None:
-        """Note that a flush has taken all its steps; late news if room had to be made meanwhile."""
+        """Record that a flush has ended; ignored if it was ended already to make room."""
         if self._flush is not flush:
             return
         self._flush = None
@@ -298,7 +298,7 @@ class LedgerCache:
         self.pages.end_flush()
 
     def flush(self) -> None:
-        """Bring everything changed to the disk; of a flush under way take the steps left first."""
+        """Write all changes to the disk; finish a flush under way first."""
         if self._flush is not None:
             self._finish(self._flush)
         self._finish(self.begin_flush())
@@ -310,7 +310,7 @@ class LedgerCache:
         self.end_flush(flush)
 
     def make_room(self) -> None:
-        """Drop clean pages and headers until the limits hold; with none left, flush first."""
+        """Evict clean pages and headers until the limits hold; with none left, flush first."""
         if self.pages.size > self._memory_size_max:
             # a lone page may be larger than the room
             self._make_room(self.pages, max(self._memory_size_max, _PAGE_SIZE_MAX))

@@ -1,4 +1,4 @@
-"""What a bookie's storage keeps of a ledger beside its entries."""
+"""The state of a ledger in a bookie's storage, without its entries."""
 
 from typing import Final
 
@@ -7,18 +7,18 @@ import msgspec
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 
 CODE_OF_LEDGER_TYPE: Final = {LedgerType.PD_JOURNAL: 1, LedgerType.VD_JOURNAL: 2}
-"""Ledger types as they lie on disk. A code is never used again for another type."""
+"""Ledger types on disk. A code is never reused for another type."""
 
 LEDGER_TYPE_OF_CODE: Final = {code: kind for kind, code in CODE_OF_LEDGER_TYPE.items()}
 
 
 class LedgerInfo(msgspec.Struct, frozen=True):
-    """One ledger, as storage knows it now; what of it is on stable storage is up to the journal."""
+    """One ledger, as it is in memory; the journal makes it durable."""
 
     ledger_id: int
     ledger_key: bytes
     ledger_type: LedgerType
     is_fenced: bool = False
     explicit_lac: int = NO_ENTRY
-    last_add_synced: int = NO_ENTRY  # a floor for the sync cursor; nothing of it is ever unsynced
+    last_add_synced: int = NO_ENTRY  # a floor for the sync cursor; all entries up to it are synced
     last_entry_id: int = NO_ENTRY  # the highest id in the index

@@ -1,12 +1,12 @@
-"""The pages of the index that are in memory, by ledger and number; whole, or only their ends.
+"""The pages of the index in memory, by ledger and number; whole, or only their ends.
 
-A page that a ledger grows in is read, and so verified, when it is first added to. Then it is
-evicted: the cache keeps only what is added from there on. A look-up of earlier entries reads the
-page again.
+A page that a ledger grows in is read, and so verified, before the first add to it. Then it is
+evicted, and the cache keeps only the added locations. A look-up of earlier entries reads the page
+again.
 
-After a flush the pages that ledgers grow in stay whole while all of them together fit into a part
-of the room: the next flush then need not read from a file what it is to write there. Where they do
-not, only what was added since is kept.
+After a flush, growing pages stay whole while all of them fit into a part of the room: then the next
+flush need not read a page before it writes it. Otherwise only locations that were added during the
+flush are kept.
 
 Owned by the thread that owns the index.
 """
@@ -25,7 +25,7 @@ from zbk.storage.index.page_slots import SLOT_MASK, slots_of
 from zbk.storage.index.write_back import WriteBackCache
 
 PageKey: TypeAlias = int
-"""Ledger and page number in one: such keys compare in one place of memory, tuples in three."""
+"""Ledger and page number in one integer, which compares faster than a tuple."""
 
 _PAGE_NO_BITS: Final = 64 - PAGE_BITS
 _PAGE_NO_MASK: Final = (1 << _PAGE_NO_BITS) - 1
@@ -60,14 +60,14 @@ class PageCache(WriteBackCache[PageKey, Page]):
         growing_size_max: int,
         ageless_size: int,
     ) -> None:
-        """``growing_size_max``: bytes of pages that are not full and stay whole after a flush."""
+        """``growing_size_max``: bytes of growing pages that stay whole after a flush."""
         super().__init__(lambda page: page.memory_size, ageless_size=ageless_size)
         self._growing_size_max = growing_size_max
         self._reader = reader
         self._place_lock = place_lock
         self._page_under_way = page_under_way
-        self._new: dict[int, set[int]] = {}  # page numbers by ledger: in memory, and in no file
-        self._run_counts: dict[int, int] = {}  # of runs among these, by ledger, at most
+        self._new: dict[int, set[int]] = {}  # page numbers by ledger: in memory, and in no file yet
+        self._run_counts: dict[int, int] = {}  # an upper bound of the runs among these, by ledger
         self._sorted: list[int] = []  # those of one ledger
         self._sorted_id: int | None = None
 
@@ -87,7 +87,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
                 self._begin_page(index, page_no, entry_id, is_admission=is_admission)
                 page = Page()
             elif entry_id > index.last_entry_id:
-                page = Page(start=slot)  # what is ahead of it is whole, and not needed now
+                page = Page(start=slot)  # the part before it is whole, and not needed now
             self.add(page_key(index.ledger_id, page_no), page, is_dirty=False)
         elif page.start > slot:
             self._read_ahead(index, page_no, page)
@@ -96,13 +96,13 @@ class PageCache(WriteBackCache[PageKey, Page]):
     def _begin_page(
         self, index: LedgerIndex, page_no: int, entry_id: int, *, is_admission: bool
     ) -> None:
-        """Note a page that is in no file yet; with the one ahead of it, it takes one extent."""
+        """Record a page that is in no file yet; it shares the extent of the page before it."""
         new = self._new.setdefault(index.ledger_id, set())
         extents = index.extents
         if page_no - 1 not in new or extents.holds(page_no - 1):
             run_count = self._run_counts.get(index.ledger_id, 0)
             if is_admission and len(extents) + run_count >= ADMITTED_COUNT_MAX:
-                # some of these are in the file by now, perhaps
+                # some of these may be in the file by now
                 unplaced = {one for one in new if not extents.holds(one)}
                 run_count = sum(one - 1 not in unplaced for one in unplaced)
                 self._run_counts[index.ledger_id] = run_count
@@ -128,7 +128,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
         self.dirty_size += by
 
     def page(self, index: LedgerIndex, page_no: int, slot: int) -> Page | None:
-        """Return a page, in memory from this slot on; ``None`` if there is none."""
+        """Return a page, in memory from this slot on; ``None`` if it was never written."""
         page = self._find(index, page_no)
         if page is None:
             page = self._reader.read_page(index, page_no)
@@ -146,7 +146,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def next_page(self, index: LedgerIndex, page_no: int) -> int | None:
         """Return the first page at ``page_no`` or after it that was written or is in memory."""
-        if self._sorted_id != index.ledger_id:  # sorted once for all that is asked in a row
+        if self._sorted_id != index.ledger_id:  # sorted once for consecutive calls
             self._sorted_id = index.ledger_id
             self._sorted = sorted(self._new.get(index.ledger_id, ()))
         at = bisect_left(self._sorted, page_no)
@@ -157,24 +157,24 @@ class PageCache(WriteBackCache[PageKey, Page]):
         return min(candidates, default=None)
 
     def forget(self, ledger_id: int) -> None:
-        """Note that a ledger's pages were all dropped: it is deleted."""
+        """Forget a deleted ledger, whose pages were all dropped."""
         self._new.pop(ledger_id, None)
         self._sorted_id = None
         self._run_counts.pop(ledger_id, None)
 
     def drop_oldest_clean(self) -> PageKey | None:
-        """Forget the clean page used longest ago; return its key, or ``None`` if none is clean."""
+        """Evict the clean page used longest ago; return its key, or ``None`` if none is clean."""
         key = super().drop_oldest_clean()
         if key is not None:
             self._is_new_no_more(key)
         return key
 
     def end_flush(self) -> dict[PageKey, Page]:
-        """Note that everything in flight is on disk, and forget what need not be in memory."""
+        """Record that all pages in flight are on disk; release parts that need not be in memory."""
         arrived = super().end_flush()
         growing_size = sum(page.memory_size for page in arrived.values() if not page.is_full)
         has_room = growing_size <= self._growing_size_max
-        self.drop_count += 1  # of each that is not kept something is forgotten
+        self.drop_count += 1  # pages that are not kept lose a part
         for key, page in arrived.items():
             before_size = page.memory_size
             page.end_flush(is_kept=has_room or (page.is_full and self.is_clean(key)))
@@ -183,7 +183,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
         return arrived
 
     def _find(self, index: LedgerIndex, page_no: int) -> Page | None:
-        """Return a page: nearly always the one that was changed last, if it is to be changed."""
+        """Return a page in memory; a page to change is nearly always the ledger's last one."""
         tail = index.tail
         if tail is not None and tail.is_kept and index.tail_no == page_no:
             return tail
@@ -191,7 +191,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def _dropped(self, page: Page) -> None:
         super()._dropped(page)
-        page.forget()  # its ledger may still point to it
+        page.forget()  # its ledger may still refer to it
 
     def _is_new_no_more(self, key: PageKey) -> None:
         ledger_id, page_no = split_key(key)
@@ -204,8 +204,8 @@ class PageCache(WriteBackCache[PageKey, Page]):
                 self._run_counts.pop(ledger_id, None)
 
     def _read_ahead(self, index: LedgerIndex, page_no: int, page: Page) -> None:
-        """Read what the file has ahead of the part of a page that is in memory."""
-        with self._place_lock:  # the page may be just what is being written
+        """Read the part of a page that is in the file only."""
+        with self._place_lock:  # the page may be being written
             before = self._page_under_way(index.ledger_id, page_no)
             if before is None:
                 on_disk = self._reader.read_page(index, page_no)

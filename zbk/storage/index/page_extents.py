@@ -1,29 +1,28 @@
-"""Which pages of an index file were ever written, and where in the file they lie.
+"""The pages of an index file that were written, and their slots in the file.
 
-A *slot* is the room of one page in the file. Pages get slots in the order in which they are first
-written, so that a file is as long as it has pages, whatever their numbers: one entry with the
-highest id of all takes one slot. An *extent* is a run of pages in as many slots, one after the
-other. It grows at its end while the slot after it is free.
+A *slot* is the room of one page in the file. Pages get slots in the order of their first write, so
+the length of a file depends on the number of its pages, not on their numbers: one entry with the
+highest possible id takes one slot. An *extent* is a run of pages in consecutive slots. It grows at
+its end while the next slot is free.
 
-    a ledger that grows by itself       one extent, as long as the file
+    a ledger that grows alone           one extent, as long as the file
     pages far from all others           a new extent, at the end of the file
-    a run that another one cut off      a new extent, with room for twice as many pages as the
-                                        extent has that it goes on from: of a long run that grows
-                                        beside others there are few extents, and no more than two
-                                        thirds of the file are reserved
+    a run that another one cut off      a new extent, with room for twice the pages of the extent
+                                        that it continues: a long run that grows beside others has
+                                        few extents, and at most two thirds of the file are reserved
 
-Limit: ``EXTENT_COUNT_MAX`` extents. Adds are refused that would make more than half as many, before
-anything of them is stored: a replay of what was let in may cut runs elsewhere. An honest ledger
-does not get there: it has more than one extent only where this bookie has left the ensemble and
-come back, or copies are brought to it, and a ledger cannot have so many fragments in its metadata
-(a node of ZooKeeper holds a MiB) that each other one begins a run here. A stripe has entries in
-each page of its ensemble, unless a thousand bookies share it.
+Limit: ``EXTENT_COUNT_MAX`` extents. Adds that would make more than half as many are refused before
+they are stored, because a replay of admitted adds may cut runs elsewhere. An honest ledger does not
+reach the limit: it gets another extent only where this bookie has left the ensemble and returned,
+or received copies, and its metadata (a ZooKeeper node of at most a MiB) cannot hold so many
+fragments. A striped ledger has entries in each page at each bookie of its ensemble, unless a
+thousand bookies share it.
 
-Files of older versions have each page in the slot of its number, and at most 56 extents; where
-there were more, the two nearest became one *sparse* extent, in which zeros have to be taken for
-"never written". Their extents grow as all others do.
+Files of older versions have each page in the slot of its number, and at most 56 extents. If there
+were more, the two nearest became one *sparse* extent, in which zeros mean "never written". These
+extents grow as all others do.
 
-Pure. Source: ours; the extents of ext4 and XFS.
+Pure. Source: zbk's; the extents of ext4 and XFS.
 """
 
 from bisect import bisect_right
@@ -66,10 +65,10 @@ class PageExtents:
         slot_count: int = 0,
         directory_slots: Sequence[int] = (),
     ) -> None:
-        """``directory_slots``: of pages in the file that hold extents, and no locations."""
+        """``directory_slots``: of pages in the file that hold extents instead of locations."""
         self._extents = list(extents)
         self.directory_slots = list(directory_slots)
-        # where something begins that no extent may grow over
+        # slots at which an extent must stop growing
         self._slots = sorted([*(one.slot for one in self._extents), *directory_slots])
         self.slot_count = max(slot_count, self.slot_end)  # taken, or reserved
 
@@ -86,7 +85,7 @@ class PageExtents:
 
     @property
     def is_in_order(self) -> bool:
-        """True where each page lies in the slot of its number."""
+        """True if each page is in the slot of its number."""
         return all(one.slot == one.first for one in self._extents)
 
     @property
@@ -96,36 +95,36 @@ class PageExtents:
         return max([*ends, *(slot + 1 for slot in self.directory_slots)], default=0)
 
     def holds(self, page_no: int) -> bool:
-        """Return whether the page was, or in a sparse extent may have been, written."""
+        """Return whether the page was written, or may be, in a sparse extent."""
         return self._find(page_no) is not None
 
     def is_sparse_at(self, page_no: int) -> bool:
-        """Return whether the page may be a hole though its extent says that it was written."""
+        """Return whether the page is in a sparse extent and may be a hole."""
         extent = self._find(page_no)
         return extent is not None and extent.is_sparse
 
     def slot_of(self, page_no: int) -> int:
-        """Return where a page lies that was written."""
+        """Return the slot of a written page."""
         extent = self._find(page_no)
         assert extent is not None, "it has a slot once it is written"
         return extent.slot + page_no - extent.first
 
     def add(self, page_nos: Iterable[int]) -> None:
-        """Give slots to pages that are written now, and have none."""
+        """Give slots to the pages that have none."""
         for page_no in page_nos:
             if not self.holds(page_no):
                 self._insert(page_no)
         assert len(self._extents) <= EXTENT_COUNT_MAX, "adds stop at half as many"
 
     def grow_directory(self, page_count: int) -> None:
-        """Reserve so many slots, at least, for pages that hold extents."""
+        """Reserve at least so many slots for pages that hold extents."""
         while len(self.directory_slots) < page_count:
             self.directory_slots.append(self.slot_count)
             self._slots.append(self.slot_count)
             self.slot_count += 1
 
     def next_page(self, page_no: int) -> int | None:
-        """Return the first page at ``page_no`` or after it that was written, or ``None``."""
+        """Return the first written page at or after ``page_no``, or ``None``."""
         at = self._index(page_no)
         if at >= 0 and page_no <= self._extents[at].last:
             return page_no

@@ -4,9 +4,9 @@ Words: a value is *clean* (the disk has it), *dirty* (changed since the last flu
 flight* (part of the flush under way), or dirty and in flight. Only clean values may be dropped,
 the one used longest ago first.
 
-A value knows whether it is in the cache and whether it is dirty: who has kept one from last time
-needs no look-up, which with thousands of values misses the processor's caches again and again. For
-the same reason a small cache, that will drop nothing for long, does not note what is used.
+A value has flags that it is in the cache and that it is dirty, so a caller that holds a value needs
+no look-up; with thousands of values, look-ups miss the processor's caches. For the same reason a
+small cache, which will not evict soon, does not track use.
 
 The cache counts the size of all its values (``size_of``); a caller that makes a value larger or
 smaller calls ``resize``.
@@ -20,13 +20,13 @@ from typing import Generic, TypeVar
 
 
 class Kept:
-    """What may be in a cache, once at a time."""
+    """A value that may be in one cache."""
 
     __slots__ = ("is_dirty", "is_kept")
 
     def __init__(self) -> None:
-        self.is_kept = False  # it is in the cache
-        self.is_dirty = False  # the next flush will hold it
+        self.is_kept = False  # in the cache
+        self.is_dirty = False  # part of the next flush
 
 
 K = TypeVar("K", bound=Hashable)
@@ -38,25 +38,25 @@ class WriteBackCache(Generic[K, V]):
 
     Invariants, checked by the tests in ``_check``:
       * every value is in exactly one place: clean, or at least one of dirty and in flight;
-      * what is in flight stays until the flush ends, unless it is dropped;
-      * sizes are those of the values;
-      * values know where they are.
+      * a value in flight stays until the flush ends, unless it is dropped;
+      * the sizes are sums over the values;
+      * the flags of values are right.
     """
 
     def __init__(
         self, size_of: Callable[[V], int] = lambda _value: 1, *, ageless_size: int = 0
     ) -> None:
-        """``ageless_size``: until they are larger together, using values does not keep them."""
+        """``ageless_size``: up to this size of all values, use is not tracked."""
         self._size_of = size_of
         self._ageless_size = ageless_size
         self.size = 0  # of all values together
-        self.dirty_size = 0  # of what the next flush will hold
+        self.dirty_size = 0  # of the next flush
         self._values: dict[K, V] = {}
         self._clean: OrderedDict[K, None] = OrderedDict()
         self._dirty: dict[K, V] = {}
         self._in_flight: dict[K, V] = {}
         self._is_flushing = False
-        self.drop_count = 0  # grows when anything is forgotten
+        self.drop_count = 0  # grows when anything is dropped
         self.hit_count = 0  # look-ups that found the value in memory; by the user of the cache
         self.miss_count = 0  # and those that read it from a file
 
@@ -71,27 +71,27 @@ class WriteBackCache(Generic[K, V]):
 
     @property
     def dirty_count(self) -> int:
-        """The number of values that the next flush will hold."""
+        """The number of values in the next flush."""
         return len(self._dirty)
 
     def peek(self, key: K) -> V | None:
-        """Return a value, or ``None``; who is going to change it need not touch its age."""
+        """Return a value, or ``None``, without tracking its use."""
         return self._values.get(key)
 
     def get(self, key: K) -> V | None:
-        """Return a value, used just now, or ``None``."""
+        """Return a value, or ``None``, and track its use."""
         value = self._values.get(key)
         if value is not None:
             self.use(key)
         return value
 
     def use(self, key: K) -> None:
-        """Note that a value that is here is used."""
+        """Track the use of a value in the cache."""
         if self.size > self._ageless_size and key in self._clean:
             self._clean.move_to_end(key)
 
     def add(self, key: K, value: V, *, is_dirty: bool) -> None:
-        """Record a value that is not here."""
+        """Add a value that is not in the cache."""
         assert key not in self._values, "a second copy would go its own way"
         assert not value.is_kept, "one place for each"
         self._values[key] = value
@@ -102,8 +102,8 @@ class WriteBackCache(Generic[K, V]):
             self.make_dirty(key, value)
 
     def make_dirty(self, key: K, value: V) -> None:
-        """Note that a value that is here is about to change."""
-        assert value.is_kept, "what is changed beside the cache is lost"
+        """Mark a value in the cache as dirty, before it changes."""
+        assert value.is_kept, "a change outside the cache is lost"
         if not value.is_dirty:
             value.is_dirty = True
             self._dirty[key] = value
@@ -111,13 +111,13 @@ class WriteBackCache(Generic[K, V]):
             self.dirty_size += self._size_of(value)
 
     def resize(self, value: V, by: int) -> None:
-        """Note that a value that is here has become larger by so much, or smaller."""
+        """Record that a value in the cache has grown by so much, or shrunk."""
         self.size += by
         if value.is_dirty:
             self.dirty_size += by
 
     def drop(self, key: K) -> None:
-        """Forget a value, whatever its state."""
+        """Drop a value in any state."""
         value = self._values.pop(key, None)
         if value is None:
             return
@@ -126,7 +126,7 @@ class WriteBackCache(Generic[K, V]):
         self._dropped(value)
 
     def drop_oldest_clean(self) -> K | None:
-        """Forget the clean value used longest ago; return its key, or ``None`` if none is clean."""
+        """Drop the clean value used longest ago; return its key, or ``None`` if none is clean."""
         if not self._clean:
             return None
         key, _ = self._clean.popitem(last=False)
@@ -134,7 +134,7 @@ class WriteBackCache(Generic[K, V]):
         return key
 
     def begin_flush(self) -> dict[K, V]:
-        """Put everything dirty in flight, and return it."""
+        """Move all dirty values into flight, and return them."""
         assert not self._is_flushing, "one flush at a time"
         self._is_flushing = True
         self._in_flight, self._dirty = self._dirty, {}
@@ -144,7 +144,7 @@ class WriteBackCache(Generic[K, V]):
         return dict(self._in_flight)
 
     def end_flush(self) -> dict[K, V]:
-        """Note that everything in flight is on disk; return what of it was not dropped since."""
+        """Record that all values in flight are on disk; return those not dropped since."""
         assert self._is_flushing, "no flush was begun"
         self._is_flushing = False
         for key, value in self._in_flight.items():
@@ -154,7 +154,7 @@ class WriteBackCache(Generic[K, V]):
         return arrived
 
     def is_clean(self, key: K) -> bool:
-        """Return whether the disk has a value as it is here."""
+        """Return whether the disk has the present state of a value."""
         return key in self._clean
 
     def _dropped(self, value: V) -> None:
