@@ -26,7 +26,7 @@ from zbk.errors import (
     ZbkError,
     exit_code_of,
 )
-from zbk.system.memory import use_one_arena
+from zbk.system.memory import collect_rarely, use_one_arena
 
 EXIT_INTERRUPTED = 130
 
@@ -163,6 +163,7 @@ def main() -> NoReturn:
     """Run the command line and end the process."""
     open_streams()
     use_one_arena()
+    collect_rarely()
     if "_ZBK_COMPLETE" in os.environ:
         _complete()
     try:

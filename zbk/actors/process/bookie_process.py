@@ -1,6 +1,5 @@
 """A bookie as a process: the implementation of ``zbk bookie init`` and ``zbk bookie run``."""
 
-import gc
 import signal
 import sys
 import threading
@@ -16,14 +15,10 @@ from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.descriptors import raise_descriptor_limit
 from zbk.system.files import FileSystem, OsFiles
-from zbk.system.memory import keep_freed_memory
+from zbk.system.memory import collect_rarely, keep_freed_memory
 
 SWITCH_INTERVAL_S = 0.0005
 """The time after which a thread of a bookie takes the interpreter from another; Python: 5 ms."""
-
-GC_THRESHOLDS = (50_000, 20, 50)
-"""Python collects cycles rarely: requests make none, and with many ledgers each collection walks a
-million objects that stay."""
 
 KEPT_MEMORY_SIZE = 32 * 1024 * 1024
 
@@ -64,7 +59,7 @@ def run_bookie(
         ZbkError: it cannot start.
     """
     _check(config)
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_rarely()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory(KEPT_MEMORY_SIZE)
     raise_descriptor_limit()
