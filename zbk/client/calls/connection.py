@@ -130,6 +130,12 @@ class ClientConnection(Handle):
         """The address of the cluster's metadata."""
         return self._store.address
 
+    @property
+    def data_set_store(self) -> DataSetStore:
+        """The data sets of the cluster, for ``zbk.DataSets``."""
+        self.check_usable()
+        return self._data_sets
+
     def check_usable(self) -> None:
         """Raise if this client is closed, or belongs to another process.
 

@@ -9,7 +9,6 @@ from zbk.client.read.ledger_reader import LedgerReader, ReaderSetup
 from zbk.client.read.metadata_source import MetadataSource
 from zbk.client.read.tail_group import TailGroup
 from zbk.durability.level import level_of
-from zbk.metadata.records.datasets import DataSetStore
 from zbk.metadata.records.underreplication import UnderreplicatedLedger
 from zbk.protocol.entry.digest import digest_function, ledger_key
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -95,12 +94,6 @@ class LedgerReadCalls(ClientConnection):
         """Return an id that is above those of all ledgers that exist now."""
         self.check_usable()
         return self._ledgers.next_ledger_id()
-
-    @property
-    def data_set_store(self) -> DataSetStore:
-        """The data sets of the cluster, for ``zbk.DataSets``."""
-        self.check_usable()
-        return self._data_sets
 
     def delete_ledger(self, ledger_id: int) -> None:
         """Delete a ledger's metadata; bookies drop its entries later.
