@@ -244,7 +244,7 @@ def load_id(value: object) -> str:
     """Return the id of a load; "" is none."""
     found = _text("load_id", value, "give a text, from new_load_id")
     if found and _LOAD_ID.fullmatch(found) is None:
-        why = "is no id of a load: new_load_id makes them"
+        why = "is not the id of a load: new_load_id returns one"
         raise ArgumentValueError("load_id", _shown(found), why)
     return found
 

@@ -178,7 +178,7 @@ def ledger_id_of(path: str, layout: LedgerLayout) -> int:
             ledger_id = int("".join(match.groups()))
             if ledger_id <= LEDGER_ID_MAX and ledger_path(ledger_id, layout) == path:
                 return ledger_id
-    raise CorruptRecordError(path, 0, f"is no ledger of the {layout} layout")
+    raise CorruptRecordError(path, 0, f"is not a ledger of the {layout} layout")
 
 
 def task_path(folder: str, ledger_id: int) -> str:
@@ -217,7 +217,7 @@ def task_lock_of(name: str) -> tuple[int, str]:
     """
     match = _LOCK_NAME.fullmatch(name)
     if match is None or not is_ledger_id(int(match[1])):
-        raise CorruptRecordError(f"{UNDERREPLICATION_LOCKS}/{name}", 0, "is no lock of a task")
+        raise CorruptRecordError(f"{UNDERREPLICATION_LOCKS}/{name}", 0, "is not the lock of a task")
     return int(match[1]), match[2] or ""
 
 
@@ -236,7 +236,7 @@ def is_ledger_name(name: str) -> bool:
         return True
     if _INNER_NAME.fullmatch(name):
         return False
-    raise CorruptRecordError(f"{LEDGERS}/.../{name}", 0, "is no ledger and no part of the layout")
+    raise CorruptRecordError(f"{LEDGERS}/.../{name}", 0, "is not a ledger or a part of the layout")
 
 
 def in_id_order(names: Iterable[str]) -> list[str]:

@@ -257,7 +257,7 @@ def decode(value_type: type[ValueT], data: bytes, path: str) -> ValueT:
         if isinstance(value, LedgerMetadata):
             _ = value.quorum  # raises for sizes that no ledger can have
     except (msgspec.ValidationError, ZbkError) as error:
-        raise CorruptRecordError(path, 0, f"is no {value_type.__name__}: {error}") from error
+        raise CorruptRecordError(path, 0, f"is not a {value_type.__name__}: {error}") from error
     return value
 
 
@@ -275,7 +275,7 @@ def _unpack(data: bytes, path: str) -> dict[Any, Any]:
             max_ext_len=0,
         )
     except ValueError as error:  # every error of msgpack's decoder is one
-        raise CorruptRecordError(path, 0, f"is no value of zbk: {error}") from error
+        raise CorruptRecordError(path, 0, f"is not a value of zbk: {error}") from error
     if not isinstance(fields, dict):
-        raise CorruptRecordError(path, 0, f"is no value of zbk: a {type(fields).__name__}")
+        raise CorruptRecordError(path, 0, f"is not a value of zbk but a {type(fields).__name__}")
     return fields

@@ -448,7 +448,7 @@ def test_a_cookie_without_a_history_is_one_that_never_served_and_one_with_it_a_c
 
 
 def test_one_kind_of_value_is_not_taken_for_another() -> None:
-    with pytest.raises(CorruptRecordError, match="is no Cookie"):
+    with pytest.raises(CorruptRecordError, match="is not a Cookie"):
         decode(Cookie, repacked(encode(LEDGER), format_version=1), "/x")
 
 

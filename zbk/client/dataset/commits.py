@@ -62,7 +62,7 @@ class LoadCommitter:
             raise
         raise MetadataConflictError(
             data_set_path(ticket.name),
-            f"other loads were quicker, {MERGE_ATTEMPT_COUNT_MAX} times in a row",
+            f"other loads were faster, {MERGE_ATTEMPT_COUNT_MAX} times in a row",
         )
 
     def _committed(self, ticket: LoadTicket) -> DataSet | None:

@@ -136,7 +136,9 @@ class DataSets:
                 if load_id:
                     load = self._begun(name, load)
                 return ticket_of(name, load)
-        raise MetadataConflictError(data_set_path(name), "others drop it again and again")
+        raise MetadataConflictError(
+            data_set_path(name), f"others dropped it, {BEGIN_ATTEMPT_COUNT_MAX} times in a row"
+        )
 
     def new_load_id(self, ttl_ms: int = TTL_MS) -> str:
         """Return an id for a load that has not begun."""

@@ -206,7 +206,7 @@ class DataSetLedgers:
         with self._client.open_ledger(ledger_id, self._password) as reader:
             last = reader.metadata.last_entry_id
             if last is None or last == NO_ENTRY:
-                raise CorruptRecordError(where, 0, "is no closed manifest")
+                raise CorruptRecordError(where, 0, "is not a closed manifest")
             payloads = [entry.payload for entry in reader.read(0, last)]
         manifest = decode_manifest(payloads, where)
         if manifest.data_set_id != data_set_id:

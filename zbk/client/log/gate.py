@@ -117,7 +117,7 @@ class AppendGate:
         """Hold the gate; yield the rest of ``timeout_s``."""
         deadline_s = monotonic_s() + timeout_s
         if not self._lock.acquire(timeout=timeout_s):
-            raise RequestTimeoutError("append: the log stayed busy", timeout_s)
+            raise RequestTimeoutError("append to a busy log", timeout_s)
         try:
             yield max(0.0, deadline_s - monotonic_s())
         finally:

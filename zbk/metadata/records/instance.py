@@ -61,7 +61,7 @@ def initialise(store: MetadataStore, layout: Layout | None = None) -> str:
         raise InvalidOptionError(
             "ledger layout",
             layout.ledger_layout,
-            f"the cluster at {store.address} was made with {found.ledger_layout}",
+            f"the cluster at {store.address} was created with {found.ledger_layout}",
         )
     return instance_id(store)
 

@@ -122,7 +122,10 @@ class LedgerStore:
                     self._swap.make_parents(path)
                 return None
             except NodeExistsError:  # an operator reset the counter: never overwrite a ledger
-                LOG.warning("%s exists and the counter says it does not: skipping", paths[0])
+                LOG.warning(
+                    "%s exists above the counter of ids: skipping the id",
+                    paths[0],
+                )
                 with suppress(BadVersionError, MetadataUnavailableError):
                     self._store.set(IDGEN, _counter_value(first_id + 1), counter.version)
                 return None

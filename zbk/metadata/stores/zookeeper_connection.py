@@ -269,7 +269,7 @@ class ZooKeeperConnection:
         """
         timeout_s = left_s(self._timeout_s)
         if timeout_s <= 0:
-            raise MetadataUnavailableError(self._uri, f"{path}: not asked, no time was left for it")
+            raise MetadataUnavailableError(self._uri, f"{path}: not sent, the deadline is over")
         return timeout_s
 
     def _await_connected(self, deadline_s: float, timeout_s: float) -> None:

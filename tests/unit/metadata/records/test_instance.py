@@ -53,7 +53,7 @@ def test_who_does_not_care_takes_the_layout_that_is_there(store: MemoryStore) ->
 def test_another_layout_than_the_one_that_is_there_is_refused(store: MemoryStore) -> None:
     initialise(store)
 
-    with pytest.raises(InvalidOptionError, match="was made with hierarchical"):
+    with pytest.raises(InvalidOptionError, match="was created with hierarchical"):
         initialise(store, FLAT)
 
 
