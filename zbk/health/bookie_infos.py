@@ -1,11 +1,12 @@
-"""Requests for the info of many bookies, within one time limit.
+"""Requests for the info of many bookies, all at once, within one time limit.
 
-A sliding window of requests bounds sockets and descriptors: a connection costs several. A bookie
-that does not answer keeps its place in the window until the time is over, so that with many silent
-bookies some may not be asked at all.
+A ZeroMQ context has 1,023 sockets, and a connection takes two, so bookies are asked in groups, each
+with connections and a thread of its own. Groups run at the same time as far as the process may have
+file descriptors; the others follow in the time that is left, and some may not be asked at all.
 """
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
@@ -13,20 +14,20 @@ import msgspec
 from zbk.client.cluster.requests import ReplyBox, Requests
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
-from zbk.system.descriptors import descriptor_limit
+from zbk.system.descriptors import descriptor_limit, raise_descriptor_limit
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import BookieUp, DealerOptions, News
 from zbk.wire.messages import BookieInfo, GetBookieInfo
 
-WINDOW_COUNT_MAX: Final = 200
-"""Bookies that are asked at once. A connection takes two of the 1,023 sockets of a context."""
+GROUP_SIZE_MAX: Final = 200
+"""Bookies of one group."""
 
-CONNECTION_DESCRIPTOR_COUNT: Final = 4
-OTHER_DESCRIPTOR_COUNT: Final = 64
-IDLE_MS: Final = 10
-"""Time after which a connection is closed that was asked once: others need its descriptors."""
+GROUP_COUNT_MAX: Final = 16
+"""Groups that are asked at the same time."""
 
-IDLE_MS_MAX: Final = 10_000
+CONNECTION_DESCRIPTOR_COUNT: Final = 6
+OTHER_DESCRIPTOR_COUNT: Final = 128
+IDLE_MS: Final = 10_000
 
 
 class BookieAnswer(msgspec.Struct, frozen=True):
@@ -52,47 +53,37 @@ class AnswerBox(ReplyBox):
 class BookieAsker:
     """Asks bookies again and again, over connections that stay open while they are few."""
 
-    def __init__(self, instance_id: str, timeout_s: float, *, idle_ms: int = IDLE_MS_MAX) -> None:
-        self._timeout_ms = max(1, int(timeout_s * 1_000))
-        self._pool = BookiePool(DealerOptions(instance_id, "zbk-health", self._timeout_ms, idle_ms))
+    def __init__(self, instance_id: str, timeout_s: float) -> None:
+        self._instance_id = instance_id
+        self._timeout_s = timeout_s
+        timeout_ms = max(1, int(timeout_s * 1_000))
+        self._pool = BookiePool(DealerOptions(instance_id, "zbk-health", timeout_ms, IDLE_MS))
+        self._requests = Requests(self._pool, timeout_ms)
 
     def close(self) -> None:
         """End all connections."""
         self._pool.close()
 
-    def ask(
-        self, addresses: Mapping[str, str], window_count: int = WINDOW_COUNT_MAX
-    ) -> dict[str, BookieAnswer]:
-        """Return the info of each bookie, or the error of its request, by bookie id.
-
-        Bookies that were not asked before the time was over are left out.
-        """
+    def ask(self, addresses: Mapping[str, str]) -> dict[str, BookieAnswer]:
+        """Return the info of each bookie, or the error of its request, by bookie id."""
+        if len(addresses) > _group_size():
+            return ask_bookies(addresses, self._instance_id, self._timeout_s)
         self._pool.set_addresses(addresses)
-        free_count = (descriptor_limit() - OTHER_DESCRIPTOR_COUNT) // CONNECTION_DESCRIPTOR_COUNT
-        return self._ask(list(addresses), max(1, min(window_count, free_count)))
-
-    def _ask(self, bookie_ids: list[str], window_count: int) -> dict[str, BookieAnswer]:
-        deadline_s = monotonic_s() + self._timeout_ms / 1_000
-        requests, box = Requests(self._pool, self._timeout_ms), AnswerBox()
+        deadline_s, box = monotonic_s() + self._timeout_s, AnswerBox()
+        for bookie_id in addresses:
+            self._pool.subscribe(bookie_id, box)
+            self._requests.send(bookie_id, GetBookieInfo(request_id=0), (), box, bookie_id)
         found: dict[str, BookieInfo | ZbkError] = {}
-        asked_count = 0
-        while len(found) < len(bookie_ids):
-            while asked_count < len(bookie_ids) and asked_count - len(found) < window_count:
-                bookie_id = bookie_ids[asked_count]
-                self._pool.subscribe(bookie_id, box)
-                requests.send(bookie_id, GetBookieInfo(request_id=0), (), box, bookie_id)
-                asked_count += 1
+        while len(found) < len(addresses):
             reply = box.next(max(0.0, deadline_s - monotonic_s()))
             if reply is None:
                 break
-            self._pool.unsubscribe(reply.bookie_id, box)
             outcome = reply.outcome
             found[reply.bookie_id] = outcome if isinstance(outcome, BookieInfo) else reply.error
-        for bookie_id in bookie_ids[:asked_count]:
-            if bookie_id not in found:
-                self._pool.unsubscribe(bookie_id, box)
-                timeout_s = self._timeout_ms / 1_000
-                found[bookie_id] = RequestTimeoutError(f"bookie {bookie_id}", timeout_s)
+        for bookie_id in addresses:
+            self._pool.unsubscribe(bookie_id, box)
+            silent = RequestTimeoutError(f"bookie {bookie_id}", self._timeout_s)
+            found.setdefault(bookie_id, silent)
         return {one: BookieAnswer(found[one], box.versions.get(one, 0)) for one in found}
 
 
@@ -100,13 +91,43 @@ def ask_bookies(
     addresses: Mapping[str, str],
     instance_id: str,
     timeout_s: float,
-    window_count: int = WINDOW_COUNT_MAX,
+    group_count_max: int = GROUP_COUNT_MAX,
+    group_size_max: int = GROUP_SIZE_MAX,
 ) -> dict[str, BookieAnswer]:
-    """Return what ``BookieAsker.ask`` returns, asked once."""
+    """Return the info of each bookie, or the error of its request, by bookie id.
+
+    Bookies that were not asked before the time was over are left out. With many bookies the process
+    raises its limit of descriptors.
+    """
     if not addresses:
         return {}
-    asker = BookieAsker(instance_id, timeout_s, idle_ms=IDLE_MS)
-    try:
-        return asker.ask(addresses, window_count)
-    finally:
-        asker.close()
+    if len(addresses) > _group_size():
+        raise_descriptor_limit()
+    deadline_s = monotonic_s() + timeout_s
+    size = min(group_size_max, _group_size())
+    ids = list(addresses)
+    groups = [ids[first : first + size] for first in range(0, len(ids), size)]
+
+    def ask(group: list[str]) -> dict[str, BookieAnswer]:
+        left_s = deadline_s - monotonic_s()
+        if left_s <= 0:
+            return {}
+        asker = BookieAsker(instance_id, left_s)
+        try:
+            return asker.ask({one: addresses[one] for one in group})
+        finally:
+            asker.close()
+
+    count = max(1, min(group_count_max, len(groups), _connection_count() // size))
+    with ThreadPoolExecutor(count, "zbk-health") as threads:
+        return {one: answer for found in threads.map(ask, groups) for one, answer in found.items()}
+
+
+def _connection_count() -> int:
+    """Return how many connections the process may have at the same time."""
+    free_count = descriptor_limit() - OTHER_DESCRIPTOR_COUNT
+    return max(1, free_count // CONNECTION_DESCRIPTOR_COUNT)
+
+
+def _group_size() -> int:
+    return min(GROUP_SIZE_MAX, _connection_count())

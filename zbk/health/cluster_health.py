@@ -106,7 +106,7 @@ def _of_the_bookies(facts: ClusterFacts) -> Iterator[Finding]:
         if ids:
             yield Finding(
                 kind=kind,
-                what=f"{counted(len(ids), 'bookie')} {what} ({named(ids)})",
+                what=f"{counted(len(ids), 'bookie')} {what} ({named(ids)}{_why(facts, kind)})",
                 consequence=consequence,
                 command=f"zbk bookie show {ids[0]}",
                 subjects=ids,
@@ -200,6 +200,12 @@ def _of_the_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
             consequence="entries are unreadable until a bookie that holds them returns",
             command="zbk ledger underreplicated",
         )
+
+
+def _why(facts: ClusterFacts, kind: str) -> str:
+    """Return why the first silent bookie gave no answer."""
+    reasons = (one.silence for one in facts.bookies if one.silence)
+    return f"; {next(reasons)}" if kind == "bookies-silent" else ""
 
 
 def _ids(bookies: Sequence[BookieFacts], is_so: Callable[[BookieFacts], bool]) -> tuple[str, ...]:
