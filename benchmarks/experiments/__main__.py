@@ -8,7 +8,7 @@ python -m benchmarks.experiments write --slow-bookie 50ms   # a bookie lags; a c
 
 import click
 
-from zbk.cli.command import LazyCommand
+from zbk.cli.command import commands_of
 from zbk.cli.main import ZbkGroup
 from zbk.cli.streams import open_streams
 
@@ -16,24 +16,27 @@ from zbk.cli.streams import open_streams
 @click.group(
     "experiments",
     cls=ZbkGroup,
-    lazy={
-        "recovery": LazyCommand(
-            "benchmarks.experiments.commands:recovery",
-            "Kill a writer during its adds and measure the time to recover its ledger.",
-        ),
-        "restart": LazyCommand(
-            "benchmarks.experiments.commands:restart",
-            "Kill a bookie and measure the time until its next start serves reads.",
-        ),
-        "repair": LazyCommand(
-            "benchmarks.experiments.commands:repair",
-            "Kill a bookie and measure how fast autorecovery repairs its ledgers.",
-        ),
-        "write": LazyCommand(
-            "benchmarks.experiments.commands:write",
-            "Measure appends to a temporary cluster whose fsyncs take longer.",
-        ),
-    },
+    lazy=commands_of(
+        "benchmarks.experiments",
+        {
+            "recovery": (
+                "commands:recovery",
+                "Kill a writer during its adds and measure the time to recover its ledger.",
+            ),
+            "restart": (
+                "commands:restart",
+                "Kill a bookie and measure the time until its next start serves reads.",
+            ),
+            "repair": (
+                "commands:repair",
+                "Kill a bookie and measure how fast autorecovery repairs its ledgers.",
+            ),
+            "write": (
+                "commands:write",
+                "Measure appends to a temporary cluster whose fsyncs take longer.",
+            ),
+        },
+    ),
     examples=[("python -m benchmarks.experiments recovery", "in a temporary cluster")],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

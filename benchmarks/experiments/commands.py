@@ -17,7 +17,7 @@ from zbk.cli.bench.options import (
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_folder
 from zbk.cli.bench.write import print_result
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import duration_option, integer_option, output_option, size_option
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.progress import saying, telling
@@ -29,11 +29,7 @@ numbered_size_option = integer_option(
 )
 
 
-@click.command(
-    "recovery",
-    cls=ZbkCommand,
-    examples=[(f"{PROGRAM} recovery", "a million entries, and a thousand adds unanswered")],
-)
+@command("recovery", (f"{PROGRAM} recovery", "a million entries, and a thousand adds unanswered"))
 @numbered_size_option
 @count_option(1_000_000, "Entries that are acknowledged before the writer dies.")
 @integer_option(
@@ -61,11 +57,7 @@ def recovery(
     print_object({"measured": "recovery"} | fields_of(result), output)
 
 
-@click.command(
-    "restart",
-    cls=ZbkCommand,
-    examples=[(f"{PROGRAM} restart --journal 100MiB", "with less to replay")],
-)
+@command("restart", (f"{PROGRAM} restart --journal 100MiB", "with less to replay"))
 @size_option(
     "--journal",
     "journal_size",
@@ -88,13 +80,10 @@ def restart(journal_size: int, size: int, use_zookeeper: bool, output: Format) -
     print_object({"measured": "restart"} | fields_of(result), output)
 
 
-@click.command(
+@command(
     "repair",
-    cls=ZbkCommand,
-    examples=[
-        (f"{PROGRAM} repair", "2 GiB in 200 ledgers, without a limit"),
-        (f"{PROGRAM} repair --writer 10s --rate 16MiB", "and the cost to a writer"),
-    ],
+    (f"{PROGRAM} repair", "2 GiB in 200 ledgers, without a limit"),
+    (f"{PROGRAM} repair --writer 10s --rate 16MiB", "and the cost to a writer"),
 )
 @size_option(
     "--held",
@@ -152,13 +141,10 @@ def repair(
     print_object(fields_of(result), output)
 
 
-@click.command(
+@command(
     "write",
-    cls=ZbkCommand,
-    examples=[
-        (f"{PROGRAM} write --slow-bookie 50ms", "one bookie lags; its backlog in the client"),
-        (f"{PROGRAM} write --type vd --slow-disks 100ms --neighbor pd", "VD beside slow fsyncs"),
-    ],
+    (f"{PROGRAM} write --slow-bookie 50ms", "one bookie lags; its backlog in the client"),
+    (f"{PROGRAM} write --type vd --slow-disks 100ms --neighbor pd", "VD beside slow fsyncs"),
 )
 @load_options
 @duration_option(

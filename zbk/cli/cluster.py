@@ -1,19 +1,14 @@
 """``zbk cluster``: properties that a cluster keeps for its lifetime."""
 
-import click
-
-from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.command import command, commands_of, group
 from zbk.cli.options import choice_option, metadata_option, output_option
 from zbk.cli.output import Format, print_object
 
 
-@click.command(
+@command(
     "init",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie"),
-        ("zbk cluster init --metadata sqlite:///data/zbk.db", "with the default layout"),
-    ],
+    ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie"),
+    ("zbk cluster init --metadata sqlite:///data/zbk.db", "with the default layout"),
 )
 @choice_option(
     "--layout",
@@ -46,15 +41,12 @@ def init(layout: str, metadata: str | None, output: Format) -> None:
     print_object({"metadata": metadata, "instance_id": instance, "layout": layout}, output)
 
 
-@click.group(
+@group(
     "cluster",
-    cls=LazyGroup,
-    lazy={
-        "init": LazyCommand("zbk.cli.cluster:init", "Create a cluster in an empty metadata store.")
-    },
-    examples=[
-        ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie")
-    ],
+    commands_of(
+        "zbk.cli", {"init": ("cluster:init", "Create a cluster in an empty metadata store.")}
+    ),
+    ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie"),
 )
 def cluster() -> None:
     """Create clusters with a layout of your choice."""

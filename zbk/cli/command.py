@@ -7,10 +7,13 @@ command's own help.
 
 import difflib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import click
+
+Example = tuple[str, str]
+"""A command line, and what it does."""
 
 Sections = Mapping[str, Sequence[tuple[str, str]]]
 """Parts of a help page after its text: a heading, and its rows of two columns each."""
@@ -116,3 +119,22 @@ def _write_sections(formatter: click.HelpFormatter, sections: Sections) -> None:
     for heading, rows in sections.items():
         with formatter.section(heading):
             formatter.write_dl(list(rows), col_max=46)
+
+
+def command(name: str, *examples: Example) -> Callable[[Callable[..., Any]], ZbkCommand]:
+    """Return a decorator that makes a function a command with these examples."""
+    return click.command(name, cls=ZbkCommand, examples=examples)
+
+
+def group(
+    name: str, commands: Mapping[str, LazyCommand], *examples: Example
+) -> Callable[[Callable[..., Any]], LazyGroup]:
+    """Return a decorator that makes a function a group of commands, imported when they are used."""
+    return click.group(name, cls=LazyGroup, lazy=commands, examples=examples)
+
+
+def commands_of(package: str, commands: Mapping[str, tuple[str, str]]) -> dict[str, LazyCommand]:
+    """Return the commands of a package: by name, ``module:attribute`` below it, and a help line."""
+    return {
+        name: LazyCommand(f"{package}.{place}", line) for name, (place, line) in commands.items()
+    }

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 import zbk
-from zbk.cli.command import LazyCommand, LazyGroup
+from zbk.cli.command import LazyGroup, commands_of
 from zbk.cli.session import Session
 from zbk.cli.streams import STANDARD_OUTPUT, drop_output, open_streams
 from zbk.errors import (
@@ -30,55 +30,34 @@ from zbk.system.memory import collect_rarely, use_one_arena
 
 EXIT_INTERRUPTED = 130
 
-COMMANDS = {
-    "demo": LazyCommand(
-        "zbk.cli.demo.demo:demo", "Show what zbk does: a story that ends by itself."
-    ),
-    "up": LazyCommand("zbk.cli.up:up", "Run a cluster on this machine until Ctrl-C."),
-    "ledger": LazyCommand(
-        "zbk.cli.ledger.group:ledger", "Create, write, read and inspect ledgers."
-    ),
-    "log": LazyCommand(
-        "zbk.cli.log.group:log", "Append to, read and inspect logs made of ledgers."
-    ),
-    "dataset": LazyCommand(
-        "zbk.cli.dataset.group:dataset",
-        "Inspect, drop and clean up the data sets that Spark loads.",
-    ),
-    "status": LazyCommand(
-        "zbk.cli.health.status:status", "Show whether a cluster is healthy, and if not, why."
-    ),
-    "top": LazyCommand("zbk.cli.health.top:top", "Show what each bookie does, live."),
-    "doctor": LazyCommand(
-        "zbk.cli.health.doctor:doctor", "Check this machine and its way to the cluster."
-    ),
-    "debug": LazyCommand(
-        "zbk.cli.health.debug:debug", "Collect what helpers need to know of a cluster."
-    ),
-    "cluster": LazyCommand(
-        "zbk.cli.cluster:cluster", "Create clusters with a layout of your choice."
-    ),
-    "bookie": LazyCommand("zbk.cli.bookie.group:bookie", "Create, run and inspect bookies."),
-    "autorecovery": LazyCommand(
-        "zbk.cli.autorecovery.group:autorecovery",
-        "Repair the ledgers of dead bookies.",
-    ),
-    "inspect": LazyCommand(
-        "zbk.cli.inspect.group:inspect", "Print a bookie's files; change nothing."
-    ),
-    "config": LazyCommand(
-        "zbk.cli.config.command:config", "Show, check and create configuration files."
-    ),
-    "bench": LazyCommand(
-        "zbk.cli.bench.group:bench", "Measure writes, reads, syncs and the floor."
-    ),
-    "generate": LazyCommand(
-        "zbk.cli.generate.group:generate", "Print files for shells and service managers."
-    ),
-    "version": LazyCommand(
-        "zbk.cli.version:version", "Show the versions of zbk, its wire protocol and its formats."
-    ),
-}
+COMMANDS = commands_of(
+    "zbk.cli",
+    {
+        "demo": ("demo.demo:demo", "Show what zbk does: a story that ends by itself."),
+        "up": ("up:up", "Run a cluster on this machine until Ctrl-C."),
+        "ledger": ("ledger.group:ledger", "Create, write, read and inspect ledgers."),
+        "log": ("log.group:log", "Append to, read and inspect logs made of ledgers."),
+        "dataset": (
+            "dataset.group:dataset",
+            "Inspect, drop and clean up the data sets that Spark loads.",
+        ),
+        "status": ("health.status:status", "Show whether a cluster is healthy, and if not, why."),
+        "top": ("health.top:top", "Show what each bookie does, live."),
+        "doctor": ("health.doctor:doctor", "Check this machine and its way to the cluster."),
+        "debug": ("health.debug:debug", "Collect what helpers need to know of a cluster."),
+        "cluster": ("cluster:cluster", "Create clusters with a layout of your choice."),
+        "bookie": ("bookie.group:bookie", "Create, run and inspect bookies."),
+        "autorecovery": ("autorecovery.group:autorecovery", "Repair the ledgers of dead bookies."),
+        "inspect": ("inspect.group:inspect", "Print a bookie's files; change nothing."),
+        "config": ("config.command:config", "Show, check and create configuration files."),
+        "bench": ("bench.group:bench", "Measure writes, reads, syncs and the floor."),
+        "generate": ("generate.group:generate", "Print files for shells and service managers."),
+        "version": (
+            "version:version",
+            "Show the versions of zbk, its wire protocol and its formats.",
+        ),
+    },
+)
 
 
 EXAMPLES = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import duration_option, integer_option, output_option
 from zbk.cli.output import Format, note, print_json
 from zbk.cluster import BOOKIE_COUNT_MAX
@@ -32,14 +32,11 @@ def default_data_dir() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "zbk" / "local"
 
 
-@click.command(
+@command(
     "up",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk up", "three bookies; commands in other terminals find them"),
-        ("zbk up --zookeeper --data /data/zk-cluster", "metadata in a real ZooKeeper"),
-        ("zbk up --bookies 4", "one more than a ledger needs, for copies after a loss"),
-    ],
+    ("zbk up", "three bookies; commands in other terminals find them"),
+    ("zbk up --zookeeper --data /data/zk-cluster", "metadata in a real ZooKeeper"),
+    ("zbk up --bookies 4", "one more than a ledger needs, for copies after a loss"),
 )
 @integer_option(
     "--bookies",

@@ -1,17 +1,11 @@
 """``zbk version``: the versions of zbk, its wire protocol and its formats."""
 
-import click
-
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_object
 
 
-@click.command(
-    "version",
-    cls=ZbkCommand,
-    examples=[("zbk version", "for people"), ("zbk version -o json", "for programs")],
-)
+@command("version", ("zbk version", "for people"), ("zbk version -o json", "for programs"))
 @output_option
 def version(output: Format) -> None:
     """Show the versions of zbk, its wire protocol and its formats."""

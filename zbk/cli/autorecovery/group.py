@@ -5,18 +5,15 @@ from typing import Any
 
 import click
 
-from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_options import config_options, log_config, log_options, server_config
 from zbk.config import AutorecoveryConfig
 
 
-@click.command(
+@command(
     "run",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk autorecovery run --metadata zk://zk1:2181/zbk", "as a service, on any host"),
-        ("zbk autorecovery run --lost-bookie-delay-ms 10min", "time for a bookie to restart"),
-    ],
+    ("zbk autorecovery run --metadata zk://zk1:2181/zbk", "as a service, on any host"),
+    ("zbk autorecovery run --lost-bookie-delay-ms 10min", "time for a bookie to restart"),
 )
 @config_options(AutorecoveryConfig)
 @log_options
@@ -45,34 +42,22 @@ def run(
     sys.exit(run_autorecovery(config, on_ready=_log_ready))
 
 
-@click.group(
+@group(
     "autorecovery",
-    cls=LazyGroup,
-    lazy={
-        "run": LazyCommand(
-            "zbk.cli.autorecovery.group:run", "Audit and repair until SIGTERM or Ctrl-C."
-        ),
-        "status": LazyCommand(
-            "zbk.cli.autorecovery.look:status", "Show the auditor, lost bookies and repair tasks."
-        ),
-        "whoisauditor": LazyCommand(
-            "zbk.cli.autorecovery.look:whoisauditor", "Name the process that audits now."
-        ),
-        "enable": LazyCommand(
-            "zbk.cli.autorecovery.switch:enable", "Enable autorecovery in the whole cluster."
-        ),
-        "disable": LazyCommand(
-            "zbk.cli.autorecovery.switch:disable", "Disable autorecovery in the whole cluster."
-        ),
-        "trigger": LazyCommand("zbk.cli.autorecovery.switch:trigger", "Look for lost bookies now."),
-        "delay": LazyCommand(
-            "zbk.cli.autorecovery.switch:delay", "Set how long one lost bookie has to return."
-        ),
-    },
-    examples=[
-        ("zbk autorecovery run", "on each host, or `zbk bookie run --autorecovery`"),
-        ("zbk autorecovery status", "lost bookies and repair tasks"),
-    ],
+    commands_of(
+        "zbk.cli.autorecovery",
+        {
+            "run": ("group:run", "Audit and repair until SIGTERM or Ctrl-C."),
+            "status": ("look:status", "Show the auditor, lost bookies and repair tasks."),
+            "whoisauditor": ("look:whoisauditor", "Name the process that audits now."),
+            "enable": ("switch:enable", "Enable autorecovery in the whole cluster."),
+            "disable": ("switch:disable", "Disable autorecovery in the whole cluster."),
+            "trigger": ("switch:trigger", "Look for lost bookies now."),
+            "delay": ("switch:delay", "Set how long one lost bookie has to return."),
+        },
+    ),
+    ("zbk autorecovery run", "on each host, or `zbk bookie run --autorecovery`"),
+    ("zbk autorecovery status", "lost bookies and repair tasks"),
 )
 def autorecovery() -> None:
     """Repair the ledgers of dead bookies."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, duration_text, print_object, time_text
 from zbk.cli.store import cluster_store
@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from zbk.metadata.stores.store import MetadataStore
 
 
-@click.command(
+@command(
     "status",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk autorecovery status", "the auditor, lost bookies, ledgers to repair"),
-        ("zbk autorecovery status -o json", "for programs"),
-    ],
+    ("zbk autorecovery status", "the auditor, lost bookies, ledgers to repair"),
+    ("zbk autorecovery status -o json", "for programs"),
 )
 @metadata_option
 @output_option
@@ -32,11 +29,7 @@ def status(metadata: str | None, output: Format) -> None:
         print_object(_status(store, output), output)
 
 
-@click.command(
-    "whoisauditor",
-    cls=ZbkCommand,
-    examples=[("zbk autorecovery whoisauditor", "exit code 3 if there is none")],
-)
+@command("whoisauditor", ("zbk autorecovery whoisauditor", "exit code 3 if there is none"))
 @metadata_option
 @output_option
 def whoisauditor(metadata: str | None, output: Format) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.store import cluster_store
@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from zbk.metadata.stores.store import MetadataStore
 
 
-@click.command(
-    "enable",
-    cls=ZbkCommand,
-    examples=[("zbk autorecovery enable", "after `zbk autorecovery disable`")],
-)
+@command("enable", ("zbk autorecovery enable", "after `zbk autorecovery disable`"))
 @metadata_option
 @output_option
 def enable(metadata: str | None, output: Format) -> None:
@@ -30,11 +26,7 @@ def enable(metadata: str | None, output: Format) -> None:
         _note_if_no_auditor(store)
 
 
-@click.command(
-    "disable",
-    cls=ZbkCommand,
-    examples=[("zbk autorecovery disable", "before bookies are upgraded one by one")],
-)
+@command("disable", ("zbk autorecovery disable", "before bookies are upgraded one by one"))
 @metadata_option
 @output_option
 def disable(metadata: str | None, output: Format) -> None:
@@ -51,11 +43,7 @@ def disable(metadata: str | None, output: Format) -> None:
     note("zbk: autorecovery is disabled in the whole cluster until `zbk autorecovery enable`")
 
 
-@click.command(
-    "trigger",
-    cls=ZbkCommand,
-    examples=[("zbk autorecovery trigger", "without waiting for the delay or the next check")],
-)
+@command("trigger", ("zbk autorecovery trigger", "without waiting for the delay or the next check"))
 @metadata_option
 @output_option
 def trigger(metadata: str | None, output: Format) -> None:
@@ -75,14 +63,11 @@ def trigger(metadata: str | None, output: Format) -> None:
         _note_if_no_auditor(store)
 
 
-@click.command(
+@command(
     "delay",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk autorecovery delay", "show it"),
-        ("zbk autorecovery delay 10min", "set it for the whole cluster"),
-        ("zbk autorecovery delay default", "use each auditor's configuration"),
-    ],
+    ("zbk autorecovery delay", "show it"),
+    ("zbk autorecovery delay 10min", "set it for the whole cluster"),
+    ("zbk autorecovery delay default", "use each auditor's configuration"),
 )
 @click.argument("duration", metavar="[DURATION|default]", default="")
 @metadata_option

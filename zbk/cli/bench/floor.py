@@ -7,7 +7,7 @@ import click
 from zbk.cli.bench.options import count_option, entry_size_option, shape_options
 from zbk.cli.bench.output import fields_of, flattened
 from zbk.cli.bench.place import bench_folder, run_floor
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import LEDGER_TYPES, choice_option, output_option, type_option
 from zbk.cli.output import Format, print_object
 
@@ -15,13 +15,10 @@ PROBE_SIZE: Final = 4096
 PROBE_COUNT: Final = 1000
 
 
-@click.command(
+@command(
     "floor",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bench floor --type vd", "three bare processes, two files each, no fsync"),
-        ("zbk bench floor --api sync --count 2000 --fsync-probe", "one lone entry after another"),
-    ],
+    ("zbk bench floor --type vd", "three bare processes, two files each, no fsync"),
+    ("zbk bench floor --api sync --count 2000 --fsync-probe", "one lone entry after another"),
 )
 @entry_size_option
 @count_option(1_000_000)

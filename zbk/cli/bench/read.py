@@ -7,7 +7,7 @@ import click
 from zbk.cli.bench.options import count_option, entry_size_option, zookeeper_option
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_client, bench_folder
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import (
     LEDGER_TYPES,
     integer_option,
@@ -25,14 +25,11 @@ if TYPE_CHECKING:
     from zbk.bench.read_load import ReadResult
 
 
-@click.command(
+@command(
     "read",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bench read", "an entry at a time"),
-        ("zbk bench read --batches", "reader.read_batches"),
-        ("zbk bench read --cold", "from disk"),
-    ],
+    ("zbk bench read", "an entry at a time"),
+    ("zbk bench read --batches", "reader.read_batches"),
+    ("zbk bench read --cold", "from disk"),
 )
 @entry_size_option
 @count_option(1_000_000)
@@ -110,13 +107,10 @@ def _read_cold(
             return run_read(client, ledger_id, load.entry_size, is_in_batches=is_in_batches)
 
 
-@click.command(
+@command(
     "tail",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bench tail --rate 5000", "five thousand entries a second"),
-        ("zbk bench tail --ledgers 1000 --rate 5000", "to a thousand ledgers in turn"),
-    ],
+    ("zbk bench tail --rate 5000", "five thousand entries a second"),
+    ("zbk bench tail --ledgers 1000 --rate 5000", "to a thousand ledgers in turn"),
 )
 @entry_size_option
 @count_option(10_000)

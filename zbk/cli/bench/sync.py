@@ -5,17 +5,13 @@ import click
 from zbk.cli.bench.options import count_option, entry_size_option, zookeeper_option
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_client, bench_folder
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import integer_option, metadata_option, output_option
 from zbk.cli.output import Format, print_object
 from zbk.cli.session import Session
 
 
-@click.command(
-    "sync",
-    cls=ZbkCommand,
-    examples=[("zbk bench sync --entries 1000", "sync() after every 1000 entries")],
-)
+@command("sync", ("zbk bench sync --entries 1000", "sync() after every 1000 entries"))
 @entry_size_option
 @count_option(500, "Number of syncs.")
 @integer_option(

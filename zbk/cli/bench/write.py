@@ -11,7 +11,7 @@ from zbk.cli.bench.live import live_line
 from zbk.cli.bench.options import load_of, load_options, refuse_if, zookeeper_option
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_client, bench_folder, run_floor, warm
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import integer_option, metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows
 from zbk.cli.session import Session
@@ -29,15 +29,12 @@ COLLECTING: Final[dict[str, int | str]] = {
 """Options of bookies that soon free the space of deleted ledgers."""
 
 
-@click.command(
+@command(
     "write",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bench write", "a million entries of 100 bytes, fsynced"),
-        ("zbk bench write --rate 50000 --batch 50 --seconds 30s", "latency at a rate"),
-        ("zbk bench write --api sync --processes 16 --count 2000", "lone appends of many clients"),
-        ("zbk bench write --against-floor", "and the share of what the machine can do"),
-    ],
+    ("zbk bench write", "a million entries of 100 bytes, fsynced"),
+    ("zbk bench write --rate 50000 --batch 50 --seconds 30s", "latency at a rate"),
+    ("zbk bench write --api sync --processes 16 --count 2000", "lone appends of many clients"),
+    ("zbk bench write --against-floor", "and the share of what the machine can do"),
 )
 @load_options
 @integer_option(

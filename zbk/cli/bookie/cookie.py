@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_options import directory_options, offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import bookie_id_argument, metadata_option, output_option
@@ -34,14 +34,11 @@ GENERATE_WARNING = (
 )
 
 
-@click.command(
+@command(
     "show",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie cookie show --config bookie.toml", "directories and metadata side by side"),
-        ("zbk bookie cookie show", "the metadata's cookies of all bookies"),
-        ("zbk bookie cookie show b-0123456789 -o json", "one bookie"),
-    ],
+    ("zbk bookie cookie show --config bookie.toml", "directories and metadata side by side"),
+    ("zbk bookie cookie show", "the metadata's cookies of all bookies"),
+    ("zbk bookie cookie show b-0123456789 -o json", "one bookie"),
 )
 @click.argument("bookie_id", metavar="[ID]", default="")
 @directory_options
@@ -76,13 +73,10 @@ def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN40
         raise unanswered
 
 
-@click.command(
+@command(
     "delete",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie cookie delete b-0123456789", "its disks are lost; asks for confirmation"),
-        ("zbk bookie cookie delete b-0123456789 --yes", "in a script"),
-    ],
+    ("zbk bookie cookie delete b-0123456789", "its disks are lost; asks for confirmation"),
+    ("zbk bookie cookie delete b-0123456789 --yes", "in a script"),
 )
 @bookie_id_argument
 @yes_option
@@ -103,12 +97,8 @@ def delete(bookie_id: str, yes: bool, metadata: str | None, output: Format) -> N
     print_object({"bookie_id": bookie_id, "is_deleted": True}, output)
 
 
-@click.command(
-    "generate",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie cookie generate b-0123456789 /ledgers/zbk", "restored from a backup"),
-    ],
+@command(
+    "generate", ("zbk bookie cookie generate b-0123456789 /ledgers/zbk", "restored from a backup")
 )
 @bookie_id_argument
 @click.argument("directory", metavar="DIR")
@@ -138,24 +128,17 @@ def generate(
     print_object({"bookie_id": bookie_id, "directory": directory, "is_written": True}, output)
 
 
-@click.group(
+@group(
     "cookie",
-    cls=LazyGroup,
-    lazy={
-        "show": LazyCommand(
-            "zbk.cli.bookie.cookie:show", "Show the cookies in directories and in the metadata."
-        ),
-        "delete": LazyCommand(
-            "zbk.cli.bookie.cookie:delete", "Remove a bookie from the cluster for good."
-        ),
-        "generate": LazyCommand(
-            "zbk.cli.bookie.cookie:generate",
-            "Write a directory's cookie again, from the metadata.",
-        ),
-    },
-    examples=[
-        ("zbk bookie cookie show --config bookie.toml", "why does the bookie not start?"),
-    ],
+    commands_of(
+        "zbk.cli.bookie",
+        {
+            "show": ("cookie:show", "Show the cookies in directories and in the metadata."),
+            "delete": ("cookie:delete", "Remove a bookie from the cluster for good."),
+            "generate": ("cookie:generate", "Write a directory's cookie again, from the metadata."),
+        },
+    ),
+    ("zbk bookie cookie show --config bookie.toml", "why does the bookie not start?"),
 )
 def cookie() -> None:
     """Show and repair the cookies that identify a bookie."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.config_options import directory_options, offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import output_option
@@ -18,12 +18,8 @@ RETIRE_WARNING = (
 )
 
 
-@click.command(
-    "retire-dir",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie retire-dir --config bookie.toml /ledgers2/zbk", "its disk is gone"),
-    ],
+@command(
+    "retire-dir", ("zbk bookie retire-dir --config bookie.toml /ledgers2/zbk", "its disk is gone")
 )
 @click.argument("directory", metavar="DIR")
 @yes_option
@@ -52,12 +48,9 @@ def retire_dir(
     print_object({"directory": path, "is_in_service": False}, output)
 
 
-@click.command(
+@command(
     "renew-dir",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie renew-dir --config bookie.toml /ledgers2/zbk", "a new disk is mounted there"),
-    ],
+    ("zbk bookie renew-dir --config bookie.toml /ledgers2/zbk", "a new disk is mounted there"),
 )
 @click.argument("directory", metavar="DIR")
 @yes_option

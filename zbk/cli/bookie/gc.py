@@ -4,21 +4,18 @@ from typing import Literal
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import bookie_id_argument, duration_option, metadata_option, output_option
 from zbk.cli.output import Format, print_object, readable
 from zbk.cli.session import Session
 from zbk.system.clock import monotonic_s
 
 
-@click.command(
+@command(
     "gc",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie gc ID", "after many ledgers were deleted"),
-        ("zbk bookie gc ID --major", "also free the space of partly dead entry logs"),
-        ("zbk bookie gc ID -o json", "for programs"),
-    ],
+    ("zbk bookie gc ID", "after many ledgers were deleted"),
+    ("zbk bookie gc ID --major", "also free the space of partly dead entry logs"),
+    ("zbk bookie gc ID -o json", "for programs"),
 )
 @bookie_id_argument
 @click.option(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_options import (
     config_options,
     log_config,
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from zbk.metadata.values import BookieRegistration
 
 
-@click.command(
+@command(
     "init",
-    cls=ZbkCommand,
-    examples=[
-        (
-            "zbk bookie init --metadata zk://zk1:2181/zbk --journal-dir /j --ledger-dir /l",
-            "once, before the first `zbk bookie run`",
-        )
-    ],
+    (
+        "zbk bookie init --metadata zk://zk1:2181/zbk --journal-dir /j --ledger-dir /l",
+        "once, before the first `zbk bookie run`",
+    ),
 )
 @config_options(BookieConfig)
 @output_option
@@ -50,13 +47,10 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
         click.echo(bookie_id)
 
 
-@click.command(
+@command(
     "run",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie run --config /etc/zbk/bookie.toml", "as a service"),
-        ("zbk bookie run ... --log-format json", "log lines for programs"),
-    ],
+    ("zbk bookie run --config /etc/zbk/bookie.toml", "as a service"),
+    ("zbk bookie run ... --log-format json", "log lines for programs"),
 )
 @config_options(BookieConfig)
 @log_options
@@ -111,11 +105,7 @@ def run(
     )
 
 
-@click.command(
-    "ls",
-    cls=ZbkCommand,
-    examples=[("zbk bookie ls", "for people"), ("zbk bookie ls -o json", "one object per line")],
-)
+@command("ls", ("zbk bookie ls", "for people"), ("zbk bookie ls -o json", "one object per line"))
 @metadata_option
 @output_option
 @click.pass_obj
@@ -126,11 +116,7 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
         print_rows(map(_row, client.list_bookies()), columns, output)
 
 
-@click.command(
-    "show",
-    cls=ZbkCommand,
-    examples=[("zbk bookie show ID", "counts, sizes and marks, as the bookie reports them")],
-)
+@command("show", ("zbk bookie show ID", "counts, sizes and marks, as the bookie reports them"))
 @bookie_id_argument
 @metadata_option
 @output_option
@@ -149,49 +135,38 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
     print_object(shown if output == "json" else readable(shown), output)
 
 
-@click.group(
+@group(
     "bookie",
-    cls=LazyGroup,
-    lazy={
-        "init": LazyCommand(
-            "zbk.cli.bookie.group:init", "Create a bookie: id, cookie, directories."
-        ),
-        "run": LazyCommand("zbk.cli.bookie.group:run", "Serve until SIGTERM or Ctrl-C."),
-        "ls": LazyCommand("zbk.cli.bookie.group:ls", "List the registered bookies."),
-        "show": LazyCommand("zbk.cli.bookie.group:show", "Show the state that a bookie reports."),
-        "gc": LazyCommand("zbk.cli.bookie.gc:gc", "Ask a running bookie to drop deleted ledgers."),
-        "scrub": LazyCommand(
-            "zbk.cli.bookie.scrub:scrub", "Ask running bookies to look for damage on their disks."
-        ),
-        "recover": LazyCommand(
-            "zbk.cli.bookie.recover:recover", "Copy a bookie's entries to other bookies."
-        ),
-        "decommission": LazyCommand(
-            "zbk.cli.bookie.recover:decommission",
-            "Remove a stopped bookie from service, for good.",
-        ),
-        "cookie": LazyCommand(
-            "zbk.cli.bookie.cookie:cookie", "Show and repair the cookies that identify a bookie."
-        ),
-        "sanity": LazyCommand(
-            "zbk.cli.bookie.offline:sanity", "Check the files of a stopped bookie."
-        ),
-        "rebuild-index": LazyCommand(
-            "zbk.cli.bookie.offline:rebuild_index", "Make the index of a stopped bookie anew."
-        ),
-        "retire-dir": LazyCommand(
-            "zbk.cli.bookie.directory:retire_dir",
-            "Retire one of several directories of a stopped bookie.",
-        ),
-        "renew-dir": LazyCommand(
-            "zbk.cli.bookie.directory:renew_dir",
-            "Bring a directory of a stopped bookie back into service, empty.",
-        ),
-        "format": LazyCommand(
-            "zbk.cli.bookie.offline:format_", "Remove all data of a stopped bookie."
-        ),
-    },
-    examples=[("zbk bookie ls", "their states"), ("zbk bookie run --help", "all options")],
+    commands_of(
+        "zbk.cli.bookie",
+        {
+            "init": ("group:init", "Create a bookie: id, cookie, directories."),
+            "run": ("group:run", "Serve until SIGTERM or Ctrl-C."),
+            "ls": ("group:ls", "List the registered bookies."),
+            "show": ("group:show", "Show the state that a bookie reports."),
+            "gc": ("gc:gc", "Ask a running bookie to drop deleted ledgers."),
+            "scrub": ("scrub:scrub", "Ask running bookies to look for damage on their disks."),
+            "recover": ("recover:recover", "Copy a bookie's entries to other bookies."),
+            "decommission": (
+                "recover:decommission",
+                "Remove a stopped bookie from service, for good.",
+            ),
+            "cookie": ("cookie:cookie", "Show and repair the cookies that identify a bookie."),
+            "sanity": ("offline:sanity", "Check the files of a stopped bookie."),
+            "rebuild-index": ("offline:rebuild_index", "Make the index of a stopped bookie anew."),
+            "retire-dir": (
+                "directory:retire_dir",
+                "Retire one of several directories of a stopped bookie.",
+            ),
+            "renew-dir": (
+                "directory:renew_dir",
+                "Bring a directory of a stopped bookie back into service, empty.",
+            ),
+            "format": ("offline:format_", "Remove all data of a stopped bookie."),
+        },
+    ),
+    ("zbk bookie ls", "their states"),
+    ("zbk bookie run --help", "all options"),
 )
 def bookie() -> None:
     """Create, run and inspect bookies."""

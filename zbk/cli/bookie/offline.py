@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.config_options import directory_options, offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import output_option, read_password_file
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 COLUMNS = ["path", "offset", "reason"]
 
 
-@click.command(
+@command(
     "sanity",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie sanity --config bookie.toml", "before it is started again"),
-        ("zbk bookie sanity --journal-dir /j --ledger-dir /l -o json", "without its metadata"),
-    ],
+    ("zbk bookie sanity --config bookie.toml", "before it is started again"),
+    ("zbk bookie sanity --journal-dir /j --ledger-dir /l -o json", "without its metadata"),
 )
 @directory_options
 @output_option
@@ -79,12 +76,9 @@ def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of 
         raise unanswered
 
 
-@click.command(
+@command(
     "rebuild-index",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie rebuild-index --config bookie.toml", "its index is lost or damaged"),
-    ],
+    ("zbk bookie rebuild-index --config bookie.toml", "its index is lost or damaged"),
 )
 @click.option(
     "--password-file",
@@ -138,13 +132,10 @@ def rebuild_index(
         )
 
 
-@click.command(
+@command(
     "format",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie format --config bookie.toml", "asks for confirmation"),
-        ("zbk bookie format --config bookie.toml --with-cookie", "for a new `zbk bookie init`"),
-    ],
+    ("zbk bookie format --config bookie.toml", "asks for confirmation"),
+    ("zbk bookie format --config bookie.toml --with-cookie", "for a new `zbk bookie init`"),
 )
 @click.option(
     "--with-cookie",

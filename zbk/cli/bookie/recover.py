@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.copy_progress import CopyGauge, copying
 from zbk.cli.options import (
     bookie_id_argument,
@@ -37,14 +37,11 @@ _grace_option = duration_option(
 )
 
 
-@click.command(
+@command(
     "recover",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie recover ID --dry-run", "the ledgers with data there"),
-        ("zbk bookie recover ID", "the bookie is gone for good; autorecovery is off"),
-        ("zbk bookie recover ID --to OTHER --ledger 7", "one ledger, to one bookie"),
-    ],
+    ("zbk bookie recover ID --dry-run", "the ledgers with data there"),
+    ("zbk bookie recover ID", "the bookie is gone for good; autorecovery is off"),
+    ("zbk bookie recover ID --to OTHER --ledger 7", "one ledger, to one bookie"),
 )
 @bookie_id_argument
 @click.option("--to", metavar="ID", default="", help="Copy to this bookie.  [default: placement]")
@@ -86,13 +83,10 @@ def recover(
         raise BookieInUseError(bookie_id, f"{len(left)} ledgers could not be moved; see why above")
 
 
-@click.command(
+@command(
     "decommission",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie decommission ID", "after the bookie was stopped; it never comes back"),
-        ("zbk bookie decommission ID -o json", "one object per ledger, for programs"),
-    ],
+    ("zbk bookie decommission ID", "after the bookie was stopped; it never comes back"),
+    ("zbk bookie decommission ID -o json", "one object per ledger, for programs"),
 )
 @bookie_id_argument
 @_grace_option

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.completion import complete_bookies
 from zbk.cli.options import duration_option, metadata_option, output_option
 from zbk.cli.output import Format, note, print_json, print_rows
@@ -31,14 +31,11 @@ FILE_COLUMNS: Final = ["bookie_id", "path", "offset", "ledger_id", "reason"]
 ENTRIES_COLUMNS: Final = ["bookie_id", "ledger_id", "first_entry_id", "last_entry_id"]
 
 
-@click.command(
+@command(
     "scrub",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk bookie scrub ID --wait", "read everything now, and show the damage"),
-        ("zbk bookie scrub --all", "start on all bookies"),
-        ("zbk bookie scrub --all --status -o json", "their findings, for programs"),
-    ],
+    ("zbk bookie scrub ID --wait", "read everything now, and show the damage"),
+    ("zbk bookie scrub --all", "start on all bookies"),
+    ("zbk bookie scrub --all --status -o json", "their findings, for programs"),
 )
 @click.argument("bookie_id", metavar="ID", required=False, shell_complete=complete_bookies)
 @click.option("--all", "is_all", is_flag=True, help="All bookies that are registered.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_file import config_option, read_tables, read_text
 from zbk.cli.config_options import value_text
 from zbk.cli.options import output_option
@@ -19,13 +19,10 @@ from zbk.config.sources import convert, given_values, parse_toml, unknown_tables
 from zbk.errors import InvalidOptionError
 
 
-@click.command(
+@command(
     "show",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk config show --config /etc/zbk/zbk.toml --sources", "with the source of each value"),
-        ("zbk config show -o json", "sizes in bytes, durations in the unit of the name"),
-    ],
+    ("zbk config show --config /etc/zbk/zbk.toml --sources", "with the source of each value"),
+    ("zbk config show -o json", "sizes in bytes, durations in the unit of the name"),
 )
 @config_option
 @click.option("--sources", is_flag=True, help="Show the source of each value.")
@@ -48,11 +45,7 @@ def show(config_file: Path | None, sources: bool, output: Format) -> None:
         print_rows(rows, columns, output)
 
 
-@click.command(
-    "check",
-    cls=ZbkCommand,
-    examples=[("zbk config check /etc/zbk/zbk.toml", "before a restart")],
-)
+@command("check", ("zbk config check /etc/zbk/zbk.toml", "before a restart"))
 @click.argument(
     "file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
@@ -95,10 +88,8 @@ def _problems(config_type: type[Any], table: Mapping[str, Any]) -> Iterator[Inva
             yield error
 
 
-@click.command(
-    "default",
-    cls=ZbkCommand,
-    examples=[("zbk config default > zbk.toml", "then remove the # before an option to change it")],
+@command(
+    "default", ("zbk config default > zbk.toml", "then remove the # before an option to change it")
 )
 @output_option
 def default(output: Format) -> None:
@@ -120,23 +111,21 @@ def default(output: Format) -> None:
         click.echo(f"#{name} = {shown if is_number else json.dumps(shown)}")
 
 
-@click.group(
+@group(
     "config",
-    cls=LazyGroup,
-    lazy={
-        "show": LazyCommand(
-            "zbk.cli.config.command:show", "Show the values that commands and servers use."
-        ),
-        "check": LazyCommand("zbk.cli.config.command:check", "Check a configuration file."),
-        "default": LazyCommand(
-            "zbk.cli.config.command:default",
-            "Print a configuration file with every option and its default.",
-        ),
-    },
-    examples=[
-        ("zbk config default > zbk.toml", "a file to start with"),
-        ("zbk config show --config zbk.toml --sources", "the values in use, and their sources"),
-    ],
+    commands_of(
+        "zbk.cli.config",
+        {
+            "show": ("command:show", "Show the values that commands and servers use."),
+            "check": ("command:check", "Check a configuration file."),
+            "default": (
+                "command:default",
+                "Print a configuration file with every option and its default.",
+            ),
+        },
+    ),
+    ("zbk config default > zbk.toml", "a file to start with"),
+    ("zbk config show --config zbk.toml --sources", "the values in use, and their sources"),
 )
 def config() -> None:
     """Show, check and create configuration files.

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.dataset.schema import columns_of
 from zbk.cli.listing import Table, print_details, still_there
 from zbk.cli.options import (
@@ -27,13 +27,8 @@ LEDGER_COLUMNS = ["ledger_id", "partition", "attempt", "entry_count", "row_count
 VERSION_COLUMNS = ["row_count", "ledger_count", "size", "committed", "who"]
 
 
-@click.command(
-    "ls",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk dataset ls", "all data sets"),
-        ("zbk dataset ls -o json", "one object per line"),
-    ],
+@command(
+    "ls", ("zbk dataset ls", "all data sets"), ("zbk dataset ls -o json", "one object per line")
 )
 @metadata_option
 @output_option
@@ -52,14 +47,11 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
         print_rows(map(_summary, found), ["dataset", "version", *VERSION_COLUMNS], output)
 
 
-@click.command(
+@command(
     "show",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk dataset show events", "the last version"),
-        ("zbk dataset show events --version 3 --ledgers", "an older one, and its ledgers"),
-        ("zbk dataset show events -o json", "for programs"),
-    ],
+    ("zbk dataset show events", "the last version"),
+    ("zbk dataset show events --version 3 --ledgers", "an older one, and its ledgers"),
+    ("zbk dataset show events -o json", "for programs"),
 )
 @name_argument
 @integer_option(
@@ -119,13 +111,10 @@ def show(
     print_details(value, tables, output)
 
 
-@click.command(
+@command(
     "history",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk dataset history events", "the oldest first"),
-        ("zbk dataset history events -o json", "one object per line"),
-    ],
+    ("zbk dataset history events", "the oldest first"),
+    ("zbk dataset history events -o json", "one object per line"),
 )
 @name_argument
 @metadata_option
@@ -143,13 +132,10 @@ def history(session: Session, name: str, metadata: str | None, output: Format) -
         print_rows(map(_version, DataSets(client).history(name).versions), columns, output)
 
 
-@click.command(
+@command(
     "loads",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk dataset loads events", "the open ones"),
-        ("zbk dataset loads events --all -o json", "also those that ended recently"),
-    ],
+    ("zbk dataset loads events", "the open ones"),
+    ("zbk dataset loads events --all -o json", "also those that ended recently"),
 )
 @name_argument
 @click.option("--all", "is_all", is_flag=True, help="Also those that ended recently.")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.completion import complete_names
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import (
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 1
 
 
-@click.command(
+@command(
     "drop",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk dataset drop events", "all of it; asks for confirmation"),
-        ("zbk dataset drop events --version 3 --yes", "one old version, in a script"),
-    ],
+    ("zbk dataset drop events", "all of it; asks for confirmation"),
+    ("zbk dataset drop events --version 3 --yes", "one old version, in a script"),
 )
 @name_argument
 @integer_option(
@@ -75,13 +72,10 @@ def drop(
         note(f"zbk: `zbk dataset gc {name}` deletes the ledgers that only this version had")
 
 
-@click.command(
+@command(
     "abort",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk dataset loads events", "the open loads"),
-        ("zbk dataset abort events LOAD_ID", "one of them; asks for confirmation"),
-    ],
+    ("zbk dataset loads events", "the open loads"),
+    ("zbk dataset abort events LOAD_ID", "one of them; asks for confirmation"),
 )
 @name_argument
 @click.argument("load_id", metavar="LOAD_ID")
@@ -133,14 +127,11 @@ def abort(
         click.get_current_context().exit(EXIT_REFUSED)
 
 
-@click.command(
+@command(
     "gc",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk dataset gc events", "one data set"),
-        ("zbk dataset gc --all --dry-run", "the ledgers that could be deleted"),
-        ("zbk dataset gc --all -o json", "all, also dropped ones; one object per data set"),
-    ],
+    ("zbk dataset gc events", "one data set"),
+    ("zbk dataset gc --all --dry-run", "the ledgers that could be deleted"),
+    ("zbk dataset gc --all -o json", "all, also dropped ones; one object per data set"),
 )
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_names)
 @click.option("--all", "is_all", is_flag=True, help="All data sets, also dropped ones.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.demo.narrator import (
     demo_folder,
     demo_options,
@@ -32,13 +32,10 @@ FIRST_TIMED = "VD_JOURNAL"
 VALUE_LENGTH_MAX = 60
 
 
-@click.command(
+@command(
     "demo spark",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk demo spark", "the lines of Python's own library, with their numbers"),
-        ("zbk demo spark trips.parquet", "your file: CSV, JSON lines, Parquet or text"),
-    ],
+    ("zbk demo spark", "the lines of Python's own library, with their numbers"),
+    ("zbk demo spark trips.parquet", "your file: CSV, JSON lines, Parquet or text"),
 )
 @click.argument(
     "path",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.inspect.output import (
     FilePrinter,
     Row,
@@ -24,14 +24,11 @@ COLUMNS = ["kind", "ledger_id", "entry_id"]
 MAP_COLUMNS = ["ledger_id", "size"]
 
 
-@click.command(
+@command(
     "entrylog",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk inspect entrylog /ledgers/zbk/logs/00000001.log", "a row per entry, then the map"),
-        ("zbk inspect entrylog FILE --ledger 7 -o json", "the entries of ledger 7"),
-        ("zbk inspect entrylog FILE --limit 0", "only the map and the summary"),
-    ],
+    ("zbk inspect entrylog /ledgers/zbk/logs/00000001.log", "a row per entry, then the map"),
+    ("zbk inspect entrylog FILE --ledger 7 -o json", "the entries of ledger 7"),
+    ("zbk inspect entrylog FILE --limit 0", "only the map and the summary"),
 )
 @files_argument
 @click.option(

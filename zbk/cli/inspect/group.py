@@ -1,26 +1,22 @@
 """``zbk inspect``: the group; its commands are in ``journal``, ``entrylog`` and ``index``."""
 
-import click
+from zbk.cli.command import commands_of, group
 
-from zbk.cli.command import LazyCommand, LazyGroup
+COMMANDS = commands_of(
+    "zbk.cli.inspect",
+    {
+        "journal": ("journal:journal", "Show the records of journal files."),
+        "entrylog": ("entrylog:entrylog", "Show the entries and the map of entry logs."),
+        "index": ("index:index", "Show the contents of index files."),
+    },
+)
 
-COMMANDS = {
-    "journal": LazyCommand("zbk.cli.inspect.journal:journal", "Show the records of journal files."),
-    "entrylog": LazyCommand(
-        "zbk.cli.inspect.entrylog:entrylog", "Show the entries and the map of entry logs."
-    ),
-    "index": LazyCommand("zbk.cli.inspect.index:index", "Show the contents of index files."),
-}
 
-
-@click.group(
+@group(
     "inspect",
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    examples=[
-        ("zbk inspect journal /journal/zbk/*.journal", "its records, and how far it is synced"),
-        ("zbk inspect entrylog copy/00000001.log -o json", "for programs"),
-    ],
+    COMMANDS,
+    ("zbk inspect journal /journal/zbk/*.journal", "its records, and how far it is synced"),
+    ("zbk inspect entrylog copy/00000001.log -o json", "for programs"),
 )
 def inspect() -> None:
     """Print a bookie's files; change nothing.

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.inspect.output import FilePrinter, Row, fault_row, files_argument, limit_option
 from zbk.cli.options import output_option
 from zbk.cli.output import Format
@@ -19,13 +17,10 @@ from zbk.system.files import OsFiles
 COLUMNS = ["kind", "first_entry_id", "last_entry_id", "count", "log_ids"]
 
 
-@click.command(
+@command(
     "index",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk inspect index /ledgers/zbk/index/00/00/*.idx", "a row per range of entries"),
-        ("zbk inspect index FILE -o json", "for programs"),
-    ],
+    ("zbk inspect index /ledgers/zbk/index/00/00/*.idx", "a row per range of entries"),
+    ("zbk inspect index FILE -o json", "for programs"),
 )
 @files_argument
 @limit_option

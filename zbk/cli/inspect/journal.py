@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import assert_never
 
-import click
-
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.inspect.output import (
     FilePrinter,
     Row,
@@ -33,14 +31,11 @@ from zbk.system.files import OsFiles
 COLUMNS = ["kind", "sequence", "ledger_id", "first_entry_id", "last_entry_id", "count"]
 
 
-@click.command(
+@command(
     "journal",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk inspect journal /journal/zbk/*.journal", "a row per record"),
-        ("zbk inspect journal FILE --ledger 7 -o json", "the records of ledger 7"),
-        ("zbk inspect journal FILE --limit 0", "only the summary"),
-    ],
+    ("zbk inspect journal /journal/zbk/*.journal", "a row per record"),
+    ("zbk inspect journal FILE --ledger 7 -o json", "the records of ledger 7"),
+    ("zbk inspect journal FILE --limit 0", "only the summary"),
 )
 @files_argument
 @ledger_option

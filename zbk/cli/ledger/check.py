@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import ledger_id_argument, metadata_option, output_option
 from zbk.cli.output import Format, note, print_object, print_rows, time_text
 from zbk.cli.store import cluster_store
@@ -20,13 +20,10 @@ WATCH_S: Final = 1.0
 COLUMNS = ["ledger_id", "state", "owner", "copied", "bookies", "missing", "reported", "why"]
 
 
-@click.command(
+@command(
     "underreplicated",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger underreplicated", "the ledgers that wait for repair, or cannot be repaired"),
-        ("zbk ledger underreplicated --watch", "their number, each second, until none is left"),
-    ],
+    ("zbk ledger underreplicated", "the ledgers that wait for repair, or cannot be repaired"),
+    ("zbk ledger underreplicated --watch", "their number, each second, until none is left"),
 )
 @click.option(
     "--watch",
@@ -55,14 +52,11 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
             print_rows(_tasks(tasks, output), COLUMNS, output)
 
 
-@click.command(
+@command(
     "check",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger check 7", "the entries that each bookie lacks"),
-        ("zbk ledger check 7 --report", "autorecovery copies them now"),
-        ("zbk ledger check 7 --full", "reads every entry of every replica: slow, finds all damage"),
-    ],
+    ("zbk ledger check 7", "the entries that each bookie lacks"),
+    ("zbk ledger check 7 --report", "autorecovery copies them now"),
+    ("zbk ledger check 7 --full", "reads every entry of every replica: slow, finds all damage"),
 )
 @ledger_id_argument
 @click.option("--full", "is_full", is_flag=True, help="Read every entry of every replica.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.ledger.filters import filter_options, ledger_filter
 from zbk.cli.listing import (
     ENTRY_COLUMNS,
@@ -64,14 +64,11 @@ range_options = option_group(
 )
 
 
-@click.command(
+@command(
     "cat",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger cat 7 --lines", "the lines that `append --lines` wrote"),
-        ("zbk ledger cat 7 > data.bin", "the file that `append --chunk` wrote"),
-        ("zbk ledger cat 7 --lines --follow", "also new lines"),
-    ],
+    ("zbk ledger cat 7 --lines", "the lines that `append --lines` wrote"),
+    ("zbk ledger cat 7 > data.bin", "the file that `append --chunk` wrote"),
+    ("zbk ledger cat 7 --lines --follow", "also new lines"),
 )
 @ledger_id_argument
 @range_options
@@ -96,14 +93,11 @@ def cat(
         print_payloads(batches, lines=lines, is_live=which["is_following"])
 
 
-@click.command(
+@command(
     "read",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger read 7 --last 9", "the first ten entries"),
-        ("zbk ledger read 7 -o json", "one object per line, payloads in base64"),
-        ("zbk ledger read 7 --follow", "entries as they come"),
-    ],
+    ("zbk ledger read 7 --last 9", "the first ten entries"),
+    ("zbk ledger read 7 -o json", "one object per line, payloads in base64"),
+    ("zbk ledger read 7 --follow", "entries as they come"),
 )
 @ledger_id_argument
 @range_options
@@ -132,14 +126,11 @@ def read(
         print_rows(entry_rows(batches, output), ENTRY_COLUMNS, output, is_live=is_live)
 
 
-@click.command(
+@command(
     "ls",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger ls", "all ledgers"),
-        ("zbk ledger ls --state open --older-than 1d -o json", "one object per line"),
-        ("zbk ledger ls --custom job=nightly --larger-than 1GiB", "filters combine"),
-    ],
+    ("zbk ledger ls", "all ledgers"),
+    ("zbk ledger ls --state open --older-than 1d -o json", "one object per line"),
+    ("zbk ledger ls --custom job=nightly --larger-than 1GiB", "filters combine"),
 )
 @filter_options
 @integer_option("--limit", metavar="N", help_text="Stop after N ledgers.")
@@ -182,11 +173,7 @@ def ls(
         click.get_current_context().exit(EXIT_DAMAGE)
 
 
-@click.command(
-    "show",
-    cls=ZbkCommand,
-    examples=[("zbk ledger show 7", "for people"), ("zbk ledger show 7 -o json", "for programs")],
-)
+@command("show", ("zbk ledger show 7", "for people"), ("zbk ledger show 7 -o json", "for programs"))
 @ledger_id_argument
 @metadata_option
 @output_option

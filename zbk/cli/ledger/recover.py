@@ -2,7 +2,7 @@
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.options import (
     duration_option,
     ledger_id_argument,
@@ -15,13 +15,10 @@ from zbk.cli.session import Session
 from zbk.system.clock import monotonic_s
 
 
-@click.command(
+@command(
     "recover",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger recover 7", "its writer is gone"),
-        ("zbk ledger recover 7 --timeout 5min", "its bookies are being restarted"),
-    ],
+    ("zbk ledger recover 7", "its writer is gone"),
+    ("zbk ledger recover 7 --timeout 5min", "its bookies are being restarted"),
 )
 @ledger_id_argument
 @duration_option("--timeout", "timeout_ms", default="60s", help_text="Time to try.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.confirmation import check_can_ask, is_confirmed, yes_option
 from zbk.cli.framing import framing_options, load_with_progress, open_payloads
 from zbk.cli.options import (
@@ -33,13 +33,10 @@ FAILED_CLOSE_S: Final = 10.0
 """Time that the close after a failed or interrupted load waits for bookies."""
 
 
-@click.command(
+@command(
     "create",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger create", "three bookies, two must answer"),
-        ("zbk ledger create --type vd --meta job=nightly", "deferred durability"),
-    ],
+    ("zbk ledger create", "three bookies, two must answer"),
+    ("zbk ledger create --type vd --meta job=nightly", "deferred durability"),
 )
 @ledger_options
 @metadata_option
@@ -64,14 +61,11 @@ def create(
         click.echo(ledger_id)
 
 
-@click.command(
+@command(
     "append",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger append access.log", "a new ledger, one entry per line"),
-        ("tail -n 99 x | zbk ledger append --type vd", "from a pipe"),
-        ("zbk ledger append 7 data.bin --chunk 64KiB", "into the reserved ledger 7"),
-    ],
+    ("zbk ledger append access.log", "a new ledger, one entry per line"),
+    ("tail -n 99 x | zbk ledger append --type vd", "from a pipe"),
+    ("zbk ledger append 7 data.bin --chunk 64KiB", "into the reserved ledger 7"),
 )
 @click.argument("arguments", metavar="[ID] [FILE]", nargs=-1)
 @framing_options
@@ -148,11 +142,7 @@ def append(
         )
 
 
-@click.command(
-    "sync",
-    cls=ZbkCommand,
-    examples=[("zbk ledger sync 7", "print the last durable entry id of ledger 7")],
-)
+@command("sync", ("zbk ledger sync 7", "print the last durable entry id of ledger 7"))
 @ledger_id_argument
 @password_option
 @metadata_option
@@ -171,11 +161,7 @@ def sync(
     print_object({"ledger_id": ledger_id, "last_durable_id": last_durable_id}, output)
 
 
-@click.command(
-    "close",
-    cls=ZbkCommand,
-    examples=[("zbk ledger close 7", "ledger 7 is reserved and not needed")],
-)
+@command("close", ("zbk ledger close 7", "ledger 7 is reserved and not needed"))
 @ledger_id_argument
 @password_option
 @metadata_option
@@ -198,13 +184,10 @@ def close(
     print_object(closed | task_shown(task, output), output)
 
 
-@click.command(
+@command(
     "delete",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk ledger delete 7", "asks for confirmation"),
-        ("zbk ledger delete 7 --yes", "in a script"),
-    ],
+    ("zbk ledger delete 7", "asks for confirmation"),
+    ("zbk ledger delete 7 --yes", "in a script"),
 )
 @ledger_id_argument
 @yes_option

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.listing import Table, lines_option, print_details, print_payloads, still_there
 from zbk.cli.log.position import parse_position
 from zbk.cli.options import metadata_option, name_argument, output_option, password_option
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 LEDGER_COLUMNS = ["ledger_id", "state", "last_entry_id", "length", "created"]
 
 
-@click.command(
+@command(
     "cat",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk log cat orders --lines", "the lines that `append` wrote"),
-        ("zbk log cat orders --lines --from 12:7", "from entry 7 of ledger 12 on"),
-        ("zbk log cat orders --lines --follow", "also new lines"),
-    ],
+    ("zbk log cat orders --lines", "the lines that `append` wrote"),
+    ("zbk log cat orders --lines --from 12:7", "from entry 7 of ledger 12 on"),
+    ("zbk log cat orders --lines --follow", "also new lines"),
 )
 @name_argument
 @click.option(
@@ -61,11 +58,7 @@ def cat(
         print_payloads(batches, lines=lines, is_live=is_following)
 
 
-@click.command(
-    "ls",
-    cls=ZbkCommand,
-    examples=[("zbk log ls", "all logs"), ("zbk log ls -o json", "one object per line")],
-)
+@command("ls", ("zbk log ls", "all logs"), ("zbk log ls -o json", "one object per line"))
 @metadata_option
 @output_option
 @click.pass_obj
@@ -77,13 +70,8 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
         print_rows(map(_summary, found), columns, output)
 
 
-@click.command(
-    "show",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk log show orders", "for people"),
-        ("zbk log show orders -o json", "for programs"),
-    ],
+@command(
+    "show", ("zbk log show orders", "for people"), ("zbk log show orders -o json", "for programs")
 )
 @name_argument
 @metadata_option

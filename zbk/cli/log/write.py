@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.command import ZbkCommand
+from zbk.cli.command import command
 from zbk.cli.confirmation import check_can_ask, is_confirmed, yes_option
 from zbk.cli.framing import framing_options, load_with_progress, open_payloads
 from zbk.cli.log.position import parse_position
@@ -29,14 +29,11 @@ if TYPE_CHECKING:
     from zbk.protocol.log.position import LogRange
 
 
-@click.command(
+@command(
     "append",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk log append orders orders.txt", "one entry per line"),
-        ("tail -n 99 x | zbk log append orders", "from a pipe"),
-        ("zbk log append images a.png --whole", "the file as one entry"),
-    ],
+    ("zbk log append orders orders.txt", "one entry per line"),
+    ("tail -n 99 x | zbk log append orders", "from a pipe"),
+    ("zbk log append images a.png --whole", "the file as one entry"),
 )
 @name_argument
 @click.argument("file_name", metavar="[FILE]", default="-")
@@ -97,13 +94,10 @@ def append(
     print_object(shown, output)
 
 
-@click.command(
+@command(
     "truncate",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk log truncate orders 12:0", "the ledgers before ledger 12; asks for confirmation"),
-        ("zbk log truncate orders 12:0 --yes", "in a script"),
-    ],
+    ("zbk log truncate orders 12:0", "the ledgers before ledger 12; asks for confirmation"),
+    ("zbk log truncate orders 12:0 --yes", "in a script"),
 )
 @name_argument
 @click.argument("position", metavar="POSITION")
@@ -134,13 +128,10 @@ def truncate(
     print_object(shown, output)
 
 
-@click.command(
+@command(
     "delete",
-    cls=ZbkCommand,
-    examples=[
-        ("zbk log delete orders", "asks for confirmation"),
-        ("zbk log delete orders --yes", "in a script"),
-    ],
+    ("zbk log delete orders", "asks for confirmation"),
+    ("zbk log delete orders --yes", "in a script"),
 )
 @name_argument
 @yes_option
