@@ -17,8 +17,8 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
-from zbk.protocol.read import lac_read
 from zbk.protocol.read import range_read as reader
+from zbk.protocol.read.lac_read import LacRead
 from zbk.transport.events import News, Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import Read, ReadLac
@@ -56,27 +56,20 @@ class ReaderBody:
     def read_lac(self, metadata: LedgerMetadata, floor: int, done: LacDone) -> None:
         """Read the LAC of an open ledger."""
         fragment = metadata.last_fragment
-        core = lac_read.LacRead(metadata.quorum, max(floor, fragment.first_entry_id - 1))
-        self._run_lac(core, lac_read.LacReadStarted(), metadata, done)
+        read = LacRead(metadata.quorum, max(floor, fragment.first_entry_id - 1))
+        for slot in range(metadata.ensemble_size):
+            self._ask_lac(read, slot, metadata, done)
 
-    def _run_lac(
-        self, core: lac_read.LacRead, event: lac_read.Event, metadata: LedgerMetadata, done: LacDone
-    ) -> None:
-        for effect in core.handle(event, self._node.now_ms()):
-            match effect:
-                case lac_read.SendReadLac():
-                    self._ask_lac(core, effect.slot, metadata, done)
-                case lac_read.LacFound():
-                    done(effect.lac)
-                case lac_read.LacReadFailed():
-                    done(effect.error)
-
-    def _ask_lac(
-        self, core: lac_read.LacRead, slot: int, metadata: LedgerMetadata, done: LacDone
-    ) -> None:
+    def _ask_lac(self, read: LacRead, slot: int, metadata: LedgerMetadata, done: LacDone) -> None:
         def deliver(news: News) -> None:
             assert isinstance(news, Reply), "whoever asks gets replies"
-            self._run_lac(core, lac_read.LacAnswered(slot, lac_of(news)), metadata, done)
+            if read.is_over:
+                return
+            read.answered(slot, lac_of(news))
+            if read.is_found:
+                done(read.lac)
+            elif read.error is not None:
+                done(read.error)
 
         request = ReadLac(
             request_id=0,

@@ -1,4 +1,4 @@
-"""A replication worker of the simulation: the real one, its lanes taken in simulated time.
+"""A replication worker of the simulation: the real one, its work done in simulated time.
 
 Which task is next, its lock, and what is said of it at the end are the real
 ``ReplicationWorker``'s; the repair in between has a simulated body.
@@ -24,7 +24,7 @@ POLL_US: Final = 100 * MS
 
 
 class SteppedWorker(ReplicationWorker):
-    """The real one; its turns are taken by whoever calls these. No lane is ever started."""
+    """The real one, driven by these calls: its threads are never started."""
 
     def watch(self) -> None:
         """Hear of the switch and of the session."""

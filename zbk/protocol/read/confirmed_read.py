@@ -26,7 +26,7 @@ import msgspec
 
 from zbk.errors import MetadataUnavailableError, NotEnoughBookiesError, ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.protocol.read import lac_read
+from zbk.protocol.read.lac_read import LacRead
 
 METADATA_WAIT_MS: Final = 500
 
@@ -38,7 +38,7 @@ class ConfirmedReadStarted(msgspec.Struct, frozen=True):
 
 
 class LacAnswered(msgspec.Struct, frozen=True):
-    """The answer to one ``AskLac``, as in ``lac_read``."""
+    """The answer to one ``AskLac``: the LAC of the bookie, or an error."""
 
     round_id: int
     slot: int
@@ -97,9 +97,7 @@ class ConfirmedRead:
         self._metadata = metadata
         self._lac = floor
         self._round_id = -1
-        self._read: lac_read.LacRead
-        self._is_found = False  # the LAC, at the last known ensemble
-        self._failure: ZbkError | None = None  # why it is not found
+        self._read = LacRead(metadata.quorum, floor)  # at the last known ensemble
         self._is_metadata_awaited = True
         self._is_store_silent = True
         self._wait_until_ms = 0
@@ -113,7 +111,7 @@ class ConfirmedRead:
     @property
     def due_ms(self) -> int | None:
         """When ``ConfirmedReadTicked`` is needed; ``None``: never."""
-        return self._wait_until_ms if self._is_found and not self._is_over else None
+        return self._wait_until_ms if self._read.is_found and not self._is_over else None
 
     @property
     def is_store_silent(self) -> bool:
@@ -127,7 +125,7 @@ class ConfirmedRead:
         match event:
             case ConfirmedReadStarted():
                 self._wait_until_ms = now_ms + (0 if event.is_store_silent else METADATA_WAIT_MS)
-                effects = self._ask(now_ms)
+                effects = self._ask()
             case LacAnswered():
                 effects = self._on_answer(event, now_ms)
             case MetadataRead():
@@ -142,14 +140,12 @@ class ConfirmedRead:
 
     # ------------------------------------------------------------------ private
 
-    def _ask(self, now_ms: int) -> list[Effect]:
+    def _ask(self) -> list[Effect]:
         """Ask the bookies of the last ensemble."""
         fragment = self._metadata.last_fragment
         self._round_id += 1
-        self._is_found, self._failure = False, None
         self._lac = max(self._lac, fragment.first_entry_id - 1)
-        self._read = lac_read.LacRead(self._metadata.quorum, self._lac)
-        self._read.handle(lac_read.LacReadStarted(), now_ms)
+        self._read = LacRead(self._metadata.quorum, self._lac)
         return [
             AskLac(self._round_id, slot, bookie_id)
             for slot, bookie_id in enumerate(fragment.bookies)
@@ -158,14 +154,9 @@ class ConfirmedRead:
     def _on_answer(self, event: LacAnswered, now_ms: int) -> list[Effect]:
         if event.round_id != self._round_id:  # of an earlier ensemble: true, but not needed
             return []
-        for effect in self._read.handle(lac_read.LacAnswered(event.slot, event.lac), now_ms):
-            match effect:
-                case lac_read.LacFound():
-                    self._lac, self._is_found = effect.lac, True
-                case lac_read.LacReadFailed():
-                    self._failure = effect.error
-                case lac_read.SendReadLac():
-                    raise AssertionError("all were asked at the beginning")
+        self._read.answered(event.slot, event.lac)
+        if self._read.is_found:
+            self._lac = self._read.lac
         return self._conclude(now_ms)
 
     def _on_metadata(self, outcome: LedgerMetadata | ZbkError, now_ms: int) -> list[Effect]:
@@ -179,7 +170,7 @@ class ConfirmedRead:
                 if outcome.last_entry_id is not None:
                     return self._end(outcome.last_entry_id)
                 if outcome.last_fragment != before.last_fragment:
-                    return self._ask(now_ms)
+                    return self._ask()
                 return self._conclude(now_ms)
             case MetadataUnavailableError():
                 return self._conclude(now_ms)
@@ -187,17 +178,17 @@ class ConfirmedRead:
                 return self._fail(outcome)
 
     def _on_time_over(self, error: ZbkError) -> list[Effect]:
-        if self._is_found:
+        if self._read.is_found:
             return self._end(self._lac)
-        return self._fail(self._failure or error)
+        return self._fail(self._read.error or error)
 
     def _conclude(self, now_ms: int) -> list[Effect]:
-        if self._is_found and (not self._is_metadata_awaited or now_ms >= self._wait_until_ms):
+        if self._read.is_found and (not self._is_metadata_awaited or now_ms >= self._wait_until_ms):
             return self._end(self._lac)
-        if self._failure is None:
+        if self._read.error is None:
             return []
-        if not self._is_metadata_awaited or not isinstance(self._failure, NotEnoughBookiesError):
-            return self._fail(self._failure)
+        if not self._is_metadata_awaited or not isinstance(self._read.error, NotEnoughBookiesError):
+            return self._fail(self._read.error)
         return []
 
     def _end(self, lac: int) -> list[Effect]:

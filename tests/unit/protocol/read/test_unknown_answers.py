@@ -27,7 +27,7 @@ from zbk.durability.outside_sync import (
 from zbk.errors import LedgerRecoveryError, NoSuchEntryError, UnknownLedgerStateError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
-from zbk.protocol.read.lac_read import LacAnswered, LacFound, LacRead, LacReadFailed
+from zbk.protocol.read.lac_read import LacRead
 from zbk.protocol.read.range_read import (
     Delivered,
     RangeRead,
@@ -98,25 +98,27 @@ def test_an_entry_that_one_replica_may_have_lost_is_not_said_to_be_nowhere() -> 
 
 def test_a_lac_stands_only_on_bookies_that_know() -> None:
     read = LacRead(Q332)
-    assert not read.handle(LacAnswered(0, unknown(0)), 0)
-    assert not read.handle(LacAnswered(1, 5), 0)
+    read.answered(0, unknown(0))
+    read.answered(1, 5)
+    assert not read.is_over
 
-    found = read.handle(LacAnswered(2, 3), 0)
+    read.answered(2, 3)
 
-    assert found == [LacFound(5)]
+    assert read.is_found
+    assert read.lac == 5
 
 
 def test_too_few_bookies_that_know_the_lac_are_an_error_that_names_the_others() -> None:
     read = LacRead(Q332)
-    read.handle(LacAnswered(0, unknown(0)), 0)
-    read.handle(LacAnswered(1, unknown(1)), 0)
+    read.answered(0, unknown(0))
+    read.answered(1, unknown(1))
 
-    (failed,) = read.handle(LacAnswered(2, 3), 0)
+    read.answered(2, 3)
 
-    assert isinstance(failed, LacReadFailed)
-    assert failed.error.is_retriable
-    assert "bookie b0 may have lost" in str(failed.error)
-    assert "bookie b1 may have lost" in str(failed.error)
+    assert read.error is not None
+    assert read.error.is_retriable
+    assert "bookie b0 may have lost" in str(read.error)
+    assert "bookie b1 may have lost" in str(read.error)
 
 
 def test_a_bookie_that_does_not_know_a_ledger_has_synced_nothing_of_it() -> None:
