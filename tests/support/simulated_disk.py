@@ -18,7 +18,7 @@ longer than fits is done in part, then fails; an allocation, or a new file, fail
 
 import copy
 import errno
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from random import Random
 from typing import Any, Self
 
@@ -65,6 +65,12 @@ class _Inode:
         other.visible, other.durable = bytearray(self.visible), bytearray(self.durable)
         other.pending = list(self.pending)
         return other
+
+    def state(self) -> Hashable:
+        changes = tuple(
+            (one.offset, one.data) if isinstance(one, _Write) else one.size for one in self.pending
+        )
+        return bytes(self.visible), bytes(self.durable), changes
 
     def write(self, number: int, offset: int, data: bytes) -> None:
         _put(self.visible, offset, data)
@@ -430,6 +436,21 @@ class SimulatedDisk:
                 self.faults.remove(fault)
                 kind = FsyncError if operation.startswith("sync") else OSError
                 raise kind(fault.error, "simulated", path)
+
+    def state(self) -> Hashable:
+        """Return what a crash can leave: disks with equal states have the same futures."""
+        numbers: dict[_Inode | None, int] = {None: -1}
+        changes: list[dict[str, Any]] = [
+            dict(sorted(self._names.items())),
+            dict(sorted(self._durable_names.items())),
+            *self._pending_names,
+        ]
+        names = [
+            tuple((path, numbers.setdefault(inode, len(numbers))) for path, inode in change.items())
+            for change in changes
+        ]
+        contents = [inode.state() for inode in numbers if inode is not None]
+        return tuple(names), tuple(contents), frozenset(self._directories)
 
     def content(self, path: str) -> bytes:
         """Return what a file holds, as programs see it."""

@@ -12,7 +12,7 @@ to the file system. Whatever fails on the way is taken as the actors take it:
 written; of these a loss of power keeps what was synced.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 
 from tests.support.batches import batch_of, entries_in
@@ -58,6 +58,13 @@ class Promises:
         other.entries = {ledger_id: dict(own) for ledger_id, own in self.entries.items()}
         other.fenced, other.lacs = set(self.fenced), dict(self.lacs)
         return other
+
+    def state(self) -> Hashable:
+        """Return what is promised."""
+        entries = {
+            (ledger_id, *entry) for ledger_id, own in self.entries.items() for entry in own.items()
+        }
+        return frozenset(entries), frozenset(self.fenced), frozenset(self.lacs.items())
 
     def forget(self, ledger_id: int) -> None:
         """Promise nothing of a ledger any more."""
@@ -108,6 +115,12 @@ class Life:
         self.write()
         self.storage.close()
         self.synced = self.written.copy()
+
+    def state(self) -> Hashable:
+        """Return what the next lives depend on."""
+        promises = (self.attempted, self.written, self.synced)
+        ids = (self.deleted, self.gone, self._known)
+        return self.disk.state(), *(one.state() for one in promises), *map(frozenset, ids)
 
     def reborn(self, disk: SimulatedDisk, *, is_power_lost: bool) -> "Life":
         """Return the same life, not started yet, on a copy of its disk after a crash."""
