@@ -8,7 +8,7 @@ import atexit
 import os
 import weakref
 from contextlib import suppress
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from zbk.client import arguments
 from zbk.client.calls.bookies import BookieCalls
@@ -20,19 +20,28 @@ from zbk.errors import ForkedProcessError, InvalidOptionError, TooManyOpenFilesE
 from zbk.system.context import read_context
 from zbk.system.descriptors import has_descriptors
 
+if TYPE_CHECKING:
+    from zbk.metrics.collector import Registry
+
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 
 DESCRIPTOR_COUNT: Final = 32
 """File descriptors that a client needs: metadata store, ZeroMQ's threads, a first connection."""
 
 
-def connect(uri: str | None = None, **options: Unpack[ClientOptions]) -> "Client":
+def connect(
+    uri: str | None = None,
+    *,
+    metrics: "Registry | None" = None,
+    **options: Unpack[ClientOptions],
+) -> "Client":
     """Connect to a cluster.
 
     ``uri`` is the address of its metadata: ``zk://host:port[,host:port]/root`` or, on one host,
     ``sqlite:///path``. The default is ``$ZBK_METADATA``, then the cluster that ``zbk up`` runs.
     ``options`` are the fields of ``zbk.config.ClientConfig``; sizes may be texts like ``"1 MiB"``
-    and durations like ``"2s"``.
+    and durations like ``"2s"``. ``metrics`` is a ``prometheus_client.CollectorRegistry``, which
+    exposes the metrics of this client until it is closed; each client needs its own.
 
     Raises:
         InvalidOptionError: an unknown option, a bad address, or none at all.
@@ -60,7 +69,14 @@ def connect(uri: str | None = None, **options: Unpack[ClientOptions]) -> "Client
         )
     if not has_descriptors(DESCRIPTOR_COUNT):
         raise TooManyOpenFilesError(f"cannot connect to {address}")
-    return Client(address, config)
+    client = Client(address, config)
+    if metrics is not None:
+        try:
+            client.expose_metrics(metrics)
+        except BaseException:
+            client.close()
+            raise
+    return client
 
 
 _open_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()

@@ -9,7 +9,9 @@ Any thread may collect.
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from typing import TypeAlias
 
+from prometheus_client import CollectorRegistry
 from prometheus_client import Metric as Family
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -22,6 +24,9 @@ from prometheus_client.registry import Collector
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.metric import Metric
 from zbk.metrics.samples import Samples, Source
+
+Registry: TypeAlias = CollectorRegistry
+"""Where collectors are registered, as prometheus-client has it."""
 
 LOG = logging.getLogger("zbk.metrics")
 

@@ -12,7 +12,6 @@ gave is an error if it is taken.
 
 import json
 import logging
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -22,6 +21,7 @@ from prometheus_client.exposition import choose_encoder
 
 from zbk.config.http_address import AUTO, OFF, parse_http
 from zbk.errors import InvalidOptionError
+from zbk.metrics.build import build_fields
 from zbk.metrics.checks import Check, CheckSource, is_passed, page
 from zbk.metrics.collector import TableCollector
 from zbk.metrics.http_server import HttpServer, Request, Response
@@ -89,11 +89,7 @@ class Endpoint:
         return Response(200 if is_passed(checks) else 503, text.encode())
 
     def _fields(self) -> dict[str, str]:
-        return {
-            "version": self._version,
-            "python": platform.python_version(),
-            "process": self._process,
-        }
+        return build_fields(self._process, self._version)
 
     def _read_build(self, samples: Samples) -> None:
         samples.put_info("zbk_build_info", self._fields())

@@ -12,11 +12,14 @@ from zbk.metrics.refusals import RESULTS
 
 ALL: Final[tuple[Process, ...]] = ("bookie", "autorecovery", "client")
 TYPES: Final = ("pd_journal", "vd_journal")
+OPERATIONS: Final = ("add", "read", "lac", "sync", "other")
 LOOKUPS: Final = ("hit", "miss")
 
 _REPAIRERS: Final[tuple[Process, ...]] = ("autorecovery",)
 _TYPE: Final[Labels] = {"type": TYPES}
 _DIRECTORY: Final[Labels] = {"directory": ()}
+_OPERATION: Final[Labels] = {"operation": OPERATIONS}
+_CLIENTS: Final[tuple[Process, ...]] = ("client",)
 _LOOKUP: Final[Labels] = {"result": LOOKUPS}
 
 METRICS: Final = (
@@ -273,6 +276,51 @@ METRICS: Final = (
         "gauge",
         "1 while nothing is reported because too many bookies are lost at once.",
         _REPAIRERS,
+    ),
+    # ---------------------------------------------------------------- client
+    Metric(
+        "zbk_client_request_seconds",
+        "histogram",
+        "Time from a request's hand-over to the connection until its answer, in whole "
+        "milliseconds.",
+        _CLIENTS,
+        labels=_OPERATION,
+    ),
+    Metric(
+        "zbk_client_failed_requests_total",
+        "counter",
+        "Requests that were refused, timed out, or lost their connection.",
+        _CLIENTS,
+        labels=_OPERATION,
+    ),
+    Metric("zbk_client_connections", "gauge", "Bookies that the client is connected to.", _CLIENTS),
+    Metric("zbk_client_open_ledgers", "gauge", "Ledgers that the client writes.", _CLIENTS),
+    Metric(
+        "zbk_client_pending_bytes",
+        "gauge",
+        "Bytes of appends that are not acknowledged, of all writers.",
+        _CLIENTS,
+    ),
+    Metric(
+        "zbk_client_appended_entries_total",
+        "counter",
+        "Entries that were appended and acknowledged.",
+        _CLIENTS,
+        labels=_TYPE,
+    ),
+    Metric(
+        "zbk_client_appended_bytes_total",
+        "counter",
+        "Bytes of these entries, as they count against the limits.",
+        _CLIENTS,
+        labels=_TYPE,
+    ),
+    Metric("zbk_client_failed_appends_total", "counter", "Calls of append that failed.", _CLIENTS),
+    Metric(
+        "zbk_client_ensemble_changes_total",
+        "counter",
+        "Changes of an ensemble that writers began because a bookie failed.",
+        _CLIENTS,
     ),
 )
 """The table, in the order of the pages that list it."""

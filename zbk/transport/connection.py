@@ -209,6 +209,7 @@ class Connection:
         if before is not None:
             self._on_hello_again(before, hello, now_ms)
             return
+        self._pool.counts.connection_count += 1
         self._retry_ms = RETRY_MS
         self._last_error = None
         self._pool.watch_cheaply(self)
@@ -257,6 +258,9 @@ class Connection:
             self._pool.unwatch(self)
             self.socket.close()
             self.socket = None
+            if self._hello is not None:
+                self._hello = None
+                self._pool.counts.connection_count -= 1
 
     # -------------------------------------------------------------- traffic
 
@@ -308,6 +312,7 @@ class Connection:
 
     def _on_bundle(self, bundle: AnswerBundle, frames: list[bytes], now_ms: int) -> None:
         take, bookie_id = self._outstanding.take, self.bookie_id
+        answered = self._pool.counts.answered
         sink: Sink | None = None
         box: list[News] = []
         for part, own in parts_of(bundle.parts, bundle.sizes, frames[1:]):
@@ -322,6 +327,7 @@ class Connection:
                     sink = outgoing.sink
                     box = self._pool.box(sink)
                 box.append(Reply(bookie_id, outgoing.key, part, own))
+                answered(outgoing.request, now_ms - outgoing.handed_ms)
         self._note_use(now_ms)
 
     def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
@@ -338,6 +344,7 @@ class Connection:
         if not isinstance(answer, Refused):
             reply = Reply(self.bookie_id, outgoing.key, answer, frames)
             self._pool.post(outgoing.sink, reply)
+            self._pool.counts.answered(outgoing.request, now_ms - outgoing.handed_ms)
             return
         error = from_wire(answer.code, tuple(answer.fields))
         if isinstance(error, HelloRequiredError) and outgoing.refused_count < GREETING_COUNT_MAX:
@@ -395,6 +402,7 @@ class Connection:
             self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
 
     def _fail(self, outgoing: Outgoing, error: ZbkError) -> None:
+        self._pool.counts.failed(outgoing.request)
         self._pool.post(outgoing.sink, Reply(self.bookie_id, outgoing.key, error))
 
     def is_unused(self, now_ms: int) -> bool:

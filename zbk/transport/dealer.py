@@ -40,6 +40,7 @@ from zbk.transport.connection import Connection, State
 from zbk.transport.dealer_socket import LINGER_MS
 from zbk.transport.events import DealerOptions, News, Outgoing, Reply, Sink
 from zbk.transport.outstanding import NEVER_MS
+from zbk.transport.request_counts import RequestCounts
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class BookiePool:
             TooManyOpenFilesError: the process has no descriptors left.
         """
         self.options = options
+        self.counts = RequestCounts()
         if not has_descriptors(DESCRIPTOR_COUNT):
             raise TooManyOpenFilesError("cannot make connections to bookies")
         self.context = zmq.Context()

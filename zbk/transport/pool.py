@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 import zmq
 
 from zbk.transport.events import DealerOptions, News, Sink
+from zbk.transport.request_counts import RequestCounts
 
 if TYPE_CHECKING:
     from zbk.transport.connection import Connection
@@ -16,6 +17,11 @@ class Pool(Protocol):
     @property
     def options(self) -> DealerOptions:
         """The client's identity and time-outs."""
+        ...
+
+    @property
+    def counts(self) -> RequestCounts:
+        """The counts of requests."""
         ...
 
     @property

@@ -4,9 +4,11 @@ import socket
 
 import pytest
 
+import zbk
 from tests.support.http import ask
 from zbk.config.http_address import http_port_of, parse_http
 from zbk.errors import InvalidOptionError
+from zbk.metrics.build import VERSION
 from zbk.metrics.checks import Check
 from zbk.metrics.endpoint import Endpoint, serving
 from zbk.metrics.http_server import Request
@@ -78,6 +80,10 @@ def test_auto_takes_the_preferred_port_or_another_without_a_warning(
             assert second not in ("", first)
             assert ask(f"{second}/livez").body == "ok\n"
     assert all(record.levelno <= logging.INFO for record in caplog.records)
+
+
+def test_the_version_of_metrics_is_that_of_zbk() -> None:
+    assert zbk.__version__ == VERSION
 
 
 def test_off_serves_nothing(endpoint: Endpoint) -> None:

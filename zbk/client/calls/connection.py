@@ -34,7 +34,9 @@ from zbk.transport.dealer import BookiePool
 from zbk.transport.events import DealerOptions
 
 if TYPE_CHECKING:
+    from zbk.client.calls.metrics import ClientMetrics
     from zbk.client.write.open_writers import OpenWriters
+    from zbk.metrics.collector import Registry
 
 SOFTWARE: Final = "zbk-python"
 URI_SIZE_MAX: Final = 4_096
@@ -91,6 +93,7 @@ class ClientConnection(Handle):
         )
         self._creator = LedgerCreator(self._ledgers, self._placer, config.connect_timeout_ms)
         self._made_writers: OpenWriters | None = None
+        self._metrics: ClientMetrics | None = None
 
     @property
     def _writers(self) -> "OpenWriters":
@@ -115,6 +118,18 @@ class ClientConnection(Handle):
                 )
                 self._directory.when_writable_change(self._made_writers.writable_changed)
             return self._made_writers
+
+    def expose_metrics(self, registry: "Registry") -> None:
+        """Expose the metrics of this client in a registry of prometheus-client, until it is closed.
+
+        ``zbk.connect(metrics=registry)`` does this.
+
+        Raises:
+            InvalidOptionError: the registry has a client already.
+        """
+        from zbk.client.calls.metrics import ClientMetrics
+
+        self._metrics = ClientMetrics(registry, self._store, self._pool, lambda: self._made_writers)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -157,6 +172,8 @@ class ClientConnection(Handle):
             if self._is_closed:
                 return
             self._is_closed = True
+        if self._metrics is not None:
+            self._metrics.close()
         if self._made_writers is not None:
             self._made_writers.stop_all()
         self._ticker.stop()

@@ -26,6 +26,7 @@ from zbk.client.write.writer_actor import (
 )
 from zbk.client.write.writer_body import WriterBody, WriterSetup
 from zbk.client.write.writer_metadata import WriterMetadata
+from zbk.client.write.writer_totals import WriterTotals
 from zbk.config import ClientConfig
 from zbk.durability.level import level_of
 from zbk.errors import BusyError, ClientClosedError
@@ -67,12 +68,18 @@ class OpenWriters:
         self._budget = AppendBudget(ground.config.all_pending_size_max)
         self._limits = _limits_of(ground.config)
         self._lock = threading.Lock()
+        self.totals = [WriterTotals() for _ in range(ground.config.writer_actor_count)]
         self._doors: list[WriterDoor | None] = [None] * ground.config.writer_actor_count
         self._is_stopped = False
 
     def __len__(self) -> int:
         """Return how many writers are open."""
         return sum(door.writer_count for door in self._doors if door is not None)
+
+    @property
+    def pending_size(self) -> int:
+        """Bytes of appends that are not acknowledged, of all writers."""
+        return self._budget.size
 
     def stop_all(self) -> None:
         """Abandon every writer that is open: its ledger is left to recovery."""
@@ -131,6 +138,7 @@ class OpenWriters:
             request_timeout_ms=config.request_timeout_ms,
             condition=SharedCondition(),
             sink=door,
+            totals=self.totals[metadata.ledger_id % len(self.totals)],
         )
         connected = threading.Event()
         body = WriterBody(setup, door.tell_writer, door.forget, connected)

@@ -23,6 +23,7 @@ from zbk.client.write.writer_metadata import (
     WriterMetadata,
 )
 from zbk.client.write.writer_requests import WriterRequests, event_of
+from zbk.client.write.writer_totals import WriterTotals
 from zbk.errors import LedgerClosedError, ZbkError
 from zbk.protocol.write import events as core
 from zbk.protocol.write.writer import WriterCore
@@ -69,6 +70,7 @@ class WriterSetup(msgspec.Struct, frozen=True):
     condition: SharedCondition  # of all futures of appends
     sink: Sink
     now_ms: Callable[[], int] = monotonic_ms
+    totals: WriterTotals = msgspec.field(default_factory=WriterTotals)  # of its actor
 
 
 class WriterBody:
@@ -78,8 +80,8 @@ class WriterBody:
     """
 
     __slots__ = (
-        "_connected", "_core", "_end_point", "_mailbox", "_on_end", "_refusing", "_requests",
-        "_setup", "_sink", "_slots", "_tell", "_unheard", "is_ended", "ledger_id",
+        "_appended", "_connected", "_core", "_end_point", "_mailbox", "_on_end", "_refusing",
+        "_requests", "_setup", "_sink", "_slots", "_tell", "_unheard", "is_ended", "ledger_id",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +102,7 @@ class WriterBody:
         self._on_end = on_end
         self._sink = setup.sink
         ledger = setup.metadata.current
+        self._appended = setup.totals.by_type[ledger.ledger_type]
         self.ledger_id = ledger.ledger_id
         self._requests = WriterRequests(
             ledger.ledger_id,
@@ -299,6 +302,7 @@ class WriterBody:
             case core.SlotSuspect():
                 self._suspect(effect)
             case core.ChangeEnsemble():
+                self._setup.totals.ensemble_change_count += 1
                 ensemble = self._core.slots.bookies
                 self._setup.metadata.change_ensemble(effect, ensemble, self._tell_self)
             case core.ReportMissing():
@@ -316,13 +320,20 @@ class WriterBody:
 
     def _resolve(self, tickets: Sequence[tuple[AppendFuture, int, int]]) -> None:
         # first: a callback of a future may append, and is alone then
+        totals = self._appended
         if len(tickets) == 1:
-            self._mailbox.release(tickets[0][0].size)
+            future, _first_id, count = tickets[0]
+            size = future.size
         else:
-            self._mailbox.release(sum([future.size for future, _first_id, _count in tickets]))
+            size = sum([future.size for future, _first_id, _count in tickets])
+            count = sum([count for _future, _first_id, count in tickets])
+        totals.size += size
+        totals.entry_count += count
+        self._mailbox.release(size)
         resolve_all(self._setup.condition, tickets)
 
     def _fail(self, futures: Sequence[AppendFuture], error: ZbkError) -> None:
+        self._setup.totals.failed_append_count += len(futures)
         for future in futures:
             future.set_exception(error)
         self._mailbox.release(sum([future.size for future in futures]))
