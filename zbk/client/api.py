@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from zbk.client import arguments
 from zbk.client.calls.bookies import BookieCalls
-from zbk.client.calls.connection import URI_SIZE_MAX
+from zbk.client.calls.connection import URI_SIZE_MAX, check_registry
 from zbk.client.calls.logs import LogCalls
 from zbk.config import ClientConfig, ClientOptions
 from zbk.config.sources import convert
@@ -58,6 +58,7 @@ def connect(
     """
     if uri is not None:
         uri = arguments.text("uri", uri, URI_SIZE_MAX)
+    check_registry(metrics)
     config = convert(ClientConfig, options)
     address = uri or os.environ.get(METADATA_VARIABLE) or read_context()
     if not address:
@@ -69,14 +70,7 @@ def connect(
         )
     if not has_descriptors(DESCRIPTOR_COUNT):
         raise TooManyOpenFilesError(f"cannot connect to {address}")
-    client = Client(address, config)
-    if metrics is not None:
-        try:
-            client.expose_metrics(metrics)
-        except BaseException:
-            client.close()
-            raise
-    return client
+    return Client(address, config, metrics)
 
 
 _open_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
@@ -101,6 +95,6 @@ class Client(LogCalls, BookieCalls):
     ``ForkedProcessError``.
     """
 
-    def __init__(self, uri: str, config: ClientConfig) -> None:
-        super().__init__(uri, config)
+    def __init__(self, uri: str, config: ClientConfig, metrics: "Registry | None" = None) -> None:
+        super().__init__(uri, config, metrics)
         _open_clients.add(self)

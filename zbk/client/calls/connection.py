@@ -42,17 +42,32 @@ SOFTWARE: Final = "zbk-python"
 URI_SIZE_MAX: Final = 4_096
 
 
+def check_registry(metrics: object) -> None:
+    """Check the argument ``metrics``.
+
+    Raises:
+        ArgumentTypeError: it is no registry of prometheus-client.
+    """
+    if metrics is not None:
+        from zbk.metrics.collector import Registry
+
+        arguments.instance("metrics", metrics, Registry)
+
+
 class ClientConnection(Handle):
     """An open connection to a cluster, until it is closed."""
 
-    def __init__(self, uri: str, config: ClientConfig) -> None:
+    def __init__(self, uri: str, config: ClientConfig, metrics: "Registry | None" = None) -> None:
         uri = arguments.text("uri", uri, URI_SIZE_MAX)
         self._pid = process_id()
         self._config = arguments.instance("config", config, ClientConfig)
+        check_registry(metrics)
         self._is_closed = False
         self._lock = threading.Lock()
         with within(config.connect_timeout_ms / 1000):
             self._connect(uri)
+        if metrics is not None:
+            self._expose(metrics)
 
     def _connect(self, uri: str) -> None:
         config = self._config
@@ -95,6 +110,17 @@ class ClientConnection(Handle):
         self._made_writers: OpenWriters | None = None
         self._metrics: ClientMetrics | None = None
 
+    def _expose(self, registry: "Registry") -> None:
+        from zbk.client.calls.metrics import ClientMetrics
+
+        try:
+            self._metrics = ClientMetrics(
+                registry, self._store, self._pool, lambda: self._made_writers
+            )
+        except BaseException:
+            self.close()
+            raise
+
     @property
     def _writers(self) -> "OpenWriters":
         """The open writers. The first use loads their code, which is half of a client's code."""
@@ -118,18 +144,6 @@ class ClientConnection(Handle):
                 )
                 self._directory.when_writable_change(self._made_writers.writable_changed)
             return self._made_writers
-
-    def expose_metrics(self, registry: "Registry") -> None:
-        """Expose the metrics of this client in a registry of prometheus-client, until it is closed.
-
-        ``zbk.connect(metrics=registry)`` does this.
-
-        Raises:
-            InvalidOptionError: the registry has a client already.
-        """
-        from zbk.client.calls.metrics import ClientMetrics
-
-        self._metrics = ClientMetrics(registry, self._store, self._pool, lambda: self._made_writers)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
