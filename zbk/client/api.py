@@ -8,7 +8,7 @@ import atexit
 import os
 import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
 from zbk.client import arguments
 from zbk.client.calls.bookies import BookieCalls
@@ -17,11 +17,9 @@ from zbk.client.calls.logs import LogCalls
 from zbk.config import ClientConfig, ClientOptions
 from zbk.config.sources import convert
 from zbk.errors import ForkedProcessError, InvalidOptionError, TooManyOpenFilesError
+from zbk.metrics.registry import MetricRegistry
 from zbk.system.context import read_context
 from zbk.system.descriptors import has_descriptors
-
-if TYPE_CHECKING:
-    from zbk.metrics.collector import Registry
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 
@@ -32,7 +30,7 @@ DESCRIPTOR_COUNT: Final = 32
 def connect(
     uri: str | None = None,
     *,
-    metrics: "Registry | None" = None,
+    metrics: MetricRegistry | None = None,
     **options: Unpack[ClientOptions],
 ) -> "Client":
     """Connect to a cluster.
@@ -95,6 +93,8 @@ class Client(LogCalls, BookieCalls):
     ``ForkedProcessError``.
     """
 
-    def __init__(self, uri: str, config: ClientConfig, metrics: "Registry | None" = None) -> None:
+    def __init__(
+        self, uri: str, config: ClientConfig, metrics: MetricRegistry | None = None
+    ) -> None:
         super().__init__(uri, config, metrics)
         _open_clients.add(self)

@@ -24,6 +24,7 @@ from zbk.metadata.records.logs import LogStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
+from zbk.metrics.registry import MetricRegistry
 from zbk.protocol.entry.digest import is_same_secret, password_digest
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.ledger.placement import POLICIES
@@ -36,7 +37,6 @@ from zbk.transport.events import DealerOptions
 if TYPE_CHECKING:
     from zbk.client.calls.metrics import ClientMetrics
     from zbk.client.write.open_writers import OpenWriters
-    from zbk.metrics.collector import Registry
 
 SOFTWARE: Final = "zbk-python"
 URI_SIZE_MAX: Final = 4_096
@@ -57,7 +57,9 @@ def check_registry(metrics: object) -> None:
 class ClientConnection(Handle):
     """An open connection to a cluster, until it is closed."""
 
-    def __init__(self, uri: str, config: ClientConfig, metrics: "Registry | None" = None) -> None:
+    def __init__(
+        self, uri: str, config: ClientConfig, metrics: MetricRegistry | None = None
+    ) -> None:
         uri = arguments.text("uri", uri, URI_SIZE_MAX)
         self._pid = process_id()
         self._config = arguments.instance("config", config, ClientConfig)
@@ -110,7 +112,7 @@ class ClientConnection(Handle):
         self._made_writers: OpenWriters | None = None
         self._metrics: ClientMetrics | None = None
 
-    def _expose(self, registry: "Registry") -> None:
+    def _expose(self, registry: MetricRegistry) -> None:
         from zbk.client.calls.metrics import ClientMetrics
 
         try:

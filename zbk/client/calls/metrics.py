@@ -7,7 +7,8 @@ from zbk.errors import InvalidOptionError
 from zbk.metadata.stores.session_metrics import SessionMetrics
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metrics.build import build_fields
-from zbk.metrics.collector import Registry, TableCollector
+from zbk.metrics.collector import TableCollector
+from zbk.metrics.registry import MetricRegistry
 from zbk.metrics.samples import Samples
 from zbk.metrics.table import metrics_of
 from zbk.transport.dealer import BookiePool
@@ -21,7 +22,7 @@ class ClientMetrics:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: MetricRegistry,
         store: MetadataStore,
         pool: BookiePool,
         writers: "Callable[[], OpenWriters | None]",
