@@ -69,18 +69,15 @@ def _together(load: WriteLoad, meter: Meter, written: Sequence[Written]) -> Writ
         client_rss_size=max(result.cost.client_rss_size for result in results),
     )
     wire_batch_count = meter.wire_batches() / load.write_quorum_size
-    return WriteResult(
-        load=load,
-        entry_count=entry_count,
-        ledger_id=results[0].ledger_id,
-        seconds=seconds,
-        entries_per_s=entry_count / seconds,
-        payload_mb_per_s=entry_count * load.entry_size / seconds / 1e6,
-        latency=latencies.percentiles(),
+    slowest = min(result.ledger_entries_per_s_min for result in results)
+    fastest = max(result.ledger_entries_per_s_max for result in results)
+    return WriteResult.of(
+        load,
+        entry_count,
+        seconds,
+        latencies=latencies,
+        wire_batch_count=wire_batch_count,
         cost=cost,
-        entries_per_wire_batch=entry_count / max(1.0, wire_batch_count),
-        ledger_entries_per_s_min=min(result.ledger_entries_per_s_min for result in results),
-        ledger_entries_per_s_max=max(result.ledger_entries_per_s_max for result in results),
-        neighbor_latency=None,
-        histogram=latencies.buckets(),
+        ledger_id=results[0].ledger_id,
+        rates=[slowest, fastest],
     )

@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from zbk.bench.cost import Cost, Meter
-from zbk.bench.histogram import Bucket, merged
+from zbk.bench.histogram import Bucket, Histogram, merged
 from zbk.bench.ledger_loop import LedgerLoop
 from zbk.bench.load import Api, WriteLoad, create_ledger
 from zbk.bench.pace import Pace
@@ -45,6 +45,37 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     ledger_entries_per_s_max: float
     neighbor_latency: Percentiles | None  # of the appends beside the load, if any
     histogram: list[Bucket]
+
+    @classmethod
+    def of(
+        cls,
+        load: WriteLoad,
+        entry_count: int,
+        seconds: float,
+        *,
+        latencies: Histogram,
+        wire_batch_count: float,
+        cost: Cost,
+        ledger_id: int,
+        rates: Sequence[float],
+        neighbor_latency: Percentiles | None = None,
+    ) -> Self:
+        """Return the figures of a load; ``rates`` are the entries a second of its ledgers."""
+        return cls(
+            load=load,
+            entry_count=entry_count,
+            ledger_id=ledger_id,
+            seconds=seconds,
+            entries_per_s=entry_count / seconds,
+            payload_mb_per_s=entry_count * load.entry_size / seconds / 1e6,
+            latency=latencies.percentiles(),
+            cost=cost,
+            entries_per_wire_batch=entry_count / max(1.0, wire_batch_count),
+            ledger_entries_per_s_min=min(rates),
+            ledger_entries_per_s_max=max(rates),
+            neighbor_latency=neighbor_latency,
+            histogram=latencies.buckets(),
+        )
 
 
 def run_write(
@@ -80,22 +111,16 @@ def run_write(
         entry_count = sum(loop.sent_count for loop in loops)
         cost = meter.cost(entry_count)
         wire_batch_count = meter.wire_batches() / load.write_quorum_size
-    latencies = merged(loop.latencies for loop in loops)
-    rates = [loop.sent_count / (loop.ended_s - started_s) for loop in loops]
-    return WriteResult(
-        load=load,
-        entry_count=entry_count,
-        ledger_id=loops[0].ledger_id,
-        seconds=seconds,
-        entries_per_s=entry_count / seconds,
-        payload_mb_per_s=entry_count * load.entry_size / seconds / 1e6,
-        latency=latencies.percentiles(),
+    return WriteResult.of(
+        load,
+        entry_count,
+        seconds,
+        latencies=merged(loop.latencies for loop in loops),
+        wire_batch_count=wire_batch_count,
         cost=cost,
-        entries_per_wire_batch=entry_count / max(1.0, wire_batch_count),
-        ledger_entries_per_s_min=min(rates),
-        ledger_entries_per_s_max=max(rates),
+        ledger_id=loops[0].ledger_id,
+        rates=[loop.sent_count / (loop.ended_s - started_s) for loop in loops],
         neighbor_latency=None if neighbor is None else neighbor.latencies.percentiles(),
-        histogram=latencies.buckets(),
     )
 
 

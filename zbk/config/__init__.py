@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, TypedDict
 import msgspec
 
 from zbk.config.http_address import AUTO, check_http
-from zbk.config.option import Option, check_range, check_ranges
+from zbk.config.option import Option, check_paths, check_range, check_ranges, paths_of
 from zbk.config.units import DAY_MS, GIB, HOUR_MS, KIB, MIB, parse_free
 from zbk.errors import InvalidOptionError
 
@@ -23,9 +23,6 @@ MEMORY_MAX_LIMIT: Final = 1 << 50
 
 MEMORY_MIN: Final = 320 * MIB
 """Approximate memory of a bookie beside its index and the requests of one client."""
-
-DIRECTORY_COUNT_MAX: Final = 8
-"""Limit on the journal directories, and on the ledger directories, of one bookie."""
 
 
 class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,8 +163,8 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         check_http(self.http)
         parse_free(self.disk_warn_free, "disk_warn_free")
         parse_free(self.disk_readonly_free, "disk_readonly_free")
-        _check_paths("journal_dir", self.journal_dir)
-        _check_paths("ledger_dir", self.ledger_dir)
+        check_paths("journal_dir", self.journal_dir)
+        check_paths("ledger_dir", self.ledger_dir)
         check_range(self, "connection_credit_size", self.entry_size_max * 2, 4 * GIB)
         if self.memory_max:  # index and requests fit twice while the bookie changes them
             memory_min = MEMORY_MIN + self.ledger_cache_size + self.connection_credit_size
@@ -176,12 +173,12 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def journal_dirs(self) -> tuple[str, ...]:
         """The journal directories, in the order that counts; none if none is given."""
-        return _paths(self.journal_dir)
+        return paths_of(self.journal_dir)
 
     @property
     def ledger_dirs(self) -> tuple[str, ...]:
         """The ledger directories, in the order that counts; none if none is given."""
-        return _paths(self.ledger_dir)
+        return paths_of(self.ledger_dir)
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -389,15 +386,3 @@ SECTIONS: dict[str, ConfigType] = {
     "log": LogConfig,
 }
 """The tables of a configuration file."""
-
-
-def _paths(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(filter(None, [value])) if isinstance(value, str) else value
-
-
-def _check_paths(name: str, value: str | tuple[str, ...]) -> None:
-    paths = _paths(value)
-    if len(paths) > DIRECTORY_COUNT_MAX:
-        raise InvalidOptionError(name, len(paths), f"at most {DIRECTORY_COUNT_MAX} directories")
-    if len(set(paths)) < len(paths) or not all(paths):
-        raise InvalidOptionError(name, ", ".join(paths), "a path is empty, or there twice")

@@ -5,12 +5,15 @@ name, type and default; the ``Option`` has the help and the range. Commands, ``z
 checks of values read this one declaration.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from zbk.config.units import unit_of
 from zbk.errors import InvalidOptionError
+
+DIRECTORY_COUNT_MAX: Final = 8
+"""Limit on the journal directories, and on the ledger directories, of one bookie."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -57,3 +60,21 @@ def check_range(config: msgspec.Struct, name: str, low: float, high: float) -> N
     value = getattr(config, name)
     if not low <= value <= high:
         raise InvalidOptionError(name, value, f"must be between {low} and {high}")
+
+
+def paths_of(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the directories of an option, in their order; none if the option is empty."""
+    return tuple(filter(None, [value])) if isinstance(value, str) else value
+
+
+def check_paths(name: str, value: str | tuple[str, ...]) -> None:
+    """Check the directories of an option.
+
+    Raises:
+        InvalidOptionError: there are too many, or one is empty or there twice.
+    """
+    paths = paths_of(value)
+    if len(paths) > DIRECTORY_COUNT_MAX:
+        raise InvalidOptionError(name, len(paths), f"at most {DIRECTORY_COUNT_MAX} directories")
+    if len(set(paths)) < len(paths) or not all(paths):
+        raise InvalidOptionError(name, ", ".join(paths), "a path is empty, or there twice")
