@@ -573,7 +573,8 @@ class SimulatedBookie:
     def _begin_checkpoint(self) -> None:
         storage = self._storage
         assert storage is not None, "it runs"
-        storage.journals.prepare_next()
+        for journal in storage.journals:
+            journal.prepare_next()
         waiting, self._checkpoint_asked = self._checkpoint_asked, []
         self.tell_storage_actor(AskStorage(BeginCheckpoint(storage), Tell(self._checkpoint_begun)))
         checkpoint = self._checkpoint

@@ -3,11 +3,11 @@
 A bookie keeps the first key that it gets for a ledger. If it accepted any key, a client could fence
 or fill ids that no ledger has yet, and ledgers created under these ids later would be unusable. So
 a request that makes a ledger known (an add, an explicit LAC, a fence) waits for a lookup in the
-metadata store; requests of other ledgers go on.
+metadata store; requests of other ledgers continue.
 
     held     the bookie has the ledger: no lookup
     waiting  the first such request of a ledger, and all later requests of that ledger, in order
-    found    the store has the ledger: the waiting requests with the right key and type go on
+    found    the store has the ledger: the waiting requests with the right key and type continue
     absent   the store does not have it, by a read that does not lag: the requests are refused, and
              nothing is stored. A request that arrived after the lookup began gets a new lookup,
              because its ledger may have been created meanwhile

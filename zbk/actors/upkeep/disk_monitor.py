@@ -102,7 +102,8 @@ class DiskMonitorActor(BookieActor):
                 logger.warning("READ-ONLY: %s; the bookie takes no new entries", effect.reason)
                 self._set_readonly(is_readonly=True)
                 with suppress(NoSpaceError):  # some file systems need space to remove a file
-                    self._storage.journals.give_up_spares()
+                    for journal in self._storage.journals:
+                        journal.give_up_spares()
             case LeaveReadOnly():
                 logger.info("the bookie is writable again: there is space for new entries")
                 self._set_readonly(is_readonly=False)

@@ -44,5 +44,6 @@ class PreparerActor(BookieActor):
         del message
         if not self._space.is_readonly:
             with suppress(NoSpaceError):  # the journal makes the segment when it needs it
-                self._storage.journals.prepare_next()
+                for journal in self._storage.journals:
+                    journal.prepare_next()
         self._storage.sync_logs_ahead()

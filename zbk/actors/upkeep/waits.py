@@ -53,7 +53,7 @@ class Waits:
         return self._ports.now_ms()
 
     def take(self, message: Answered | CheckpointEnded) -> bool:
-        """Return whether the step that waits now waits for this message; if so, it goes on."""
+        """Return whether the step that waits now waits for this message and may continue."""
         if isinstance(message, CheckpointEnded):
             self._checkpoint_no = max(self._checkpoint_no, message.wait_no)
             message = Answered(message.wait_no)

@@ -84,7 +84,7 @@ def check_whole(files: FileSystem, directory: str) -> None:
     if not files.exists(index):
         raise BookieError(
             f"{index} is missing, and without it the bookie would deny every entry that it has: "
-            "put it back, or make it anew with `zbk bookie rebuild-index`"
+            "put it back, or rebuild it with `zbk bookie rebuild-index`"
         )
     if not files.exists(logs):
         raise BookieError(

@@ -1,4 +1,4 @@
-"""Arrays of numbers as they lie on disk: little-endian, whatever the host's byte order."""
+"""Arrays of numbers on disk: little-endian, for any byte order of the host."""
 
 import sys
 from array import array
@@ -12,7 +12,7 @@ assert array("Q").itemsize == 8, "locations are u64"
 
 
 def to_disk(values: "array[int]") -> memoryview:
-    """Return the bytes of an array as they lie on disk; of a little-endian host, not copied."""
+    """Return the bytes of an array on disk; a little-endian host does not copy them."""
     if _IS_LITTLE:
         return memoryview(values).cast("B")
     swapped = values[:]

@@ -2,11 +2,11 @@
 
     ``FailStop.guard``  a write or fsync: the first failure ends all writing and every promise
     ``as_damage``       a read of one place: an error that says neither yes nor no about its content
-    ``as_failed_read``  a read without which a task cannot go on: its caller stops
+    ``as_failed_read``  a read without which a task cannot continue: its caller stops
 
 After a failed fsync Linux marks the pages clean and reports the failure once; a second fsync would
 succeed over bytes that are not on disk. So ``FailStop`` keeps the first failure, and every later
-write or promise of the same storage is refused with it. Reads go on.
+write or promise of the same storage is refused with it. Reads continue.
 
 Lack of space is different, if a write reports it and not an fsync: nothing after that place was
 promised, so the writer may write there again, or elsewhere. The error is ``NoSpaceError``, and a
@@ -56,7 +56,7 @@ class FailStop:
         """Return a context in which an ``OSError`` is a failure of this storage.
 
         Raises:
-            NoSpaceError: in the context, a write found no space; the storage goes on.
+            NoSpaceError: in the context, a write found no space; the storage continues.
             StorageFailedError: in the context, anything else failed; the storage stops.
         """
         return _Guard(self, path, operation)

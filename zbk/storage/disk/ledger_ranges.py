@@ -1,4 +1,4 @@
-"""A set of ledger ids as ranges, in memory and on disk: ids are assigned and deleted in runs. Pure.
+"""A set of ledger ids as ranges, in memory and on disk; ids are assigned and deleted in runs. Pure.
 
 On disk, in the bodies of several files: per range first and last ledger id (i64, i64,
 little-endian), ascending, not adjacent.
@@ -43,7 +43,7 @@ class LedgerRanges(msgspec.Struct, frozen=True):
         return sum(self.lasts) - sum(self.firsts) + len(self.firsts)
 
     def with_ids(self, ledger_ids: Iterable[int]) -> "LedgerRanges":
-        """Return these ids together with others.
+        """Return the set with more ids.
 
         >>> LedgerRanges((1, 7), (3, 9)).with_ids([4, 12, 6])
         LedgerRanges(firsts=(1, 6, 12), lasts=(4, 9, 12))
@@ -51,7 +51,7 @@ class LedgerRanges(msgspec.Struct, frozen=True):
         return self.with_ranges((one, one) for one in ledger_ids)
 
     def with_ranges(self, ranges: Iterable[tuple[int, int]]) -> "LedgerRanges":
-        """Return these ids together with ranges, each a first and a last id.
+        """Return the set with more ranges, each a first and a last id.
 
         >>> LedgerRanges((1,), (3,)).with_ranges([(7, 9), (4, 5), (6, 4)])
         LedgerRanges(firsts=(1, 7), lasts=(5, 9))
@@ -112,12 +112,12 @@ class LedgerRanges(msgspec.Struct, frozen=True):
 
 
 def encode_ranges(ranges: LedgerRanges) -> bytes:
-    """Return ranges as they are on disk."""
+    """Return the bytes of ranges on disk."""
     return b"".join(map(_RANGE.pack, ranges.firsts, ranges.lasts))
 
 
 def decode_ranges(data: bytes, count: int, where: str, offset: int) -> LedgerRanges:
-    """Return the ranges in ``data``, which is at ``offset`` of the file ``where``.
+    """Return the ranges in ``data``, which is at ``offset`` in the file ``where``.
 
     Raises:
         CorruptRecordError: there are not as many as ``count``, or they are not in order.
@@ -132,7 +132,7 @@ def decode_ranges(data: bytes, count: int, where: str, offset: int) -> LedgerRan
 
 
 def is_in_order(firsts: Sequence[int], lasts: Sequence[int]) -> bool:
-    """Return whether these bounds are those of a ``LedgerRanges``."""
+    """Return whether these are valid bounds of a ``LedgerRanges``."""
     bounds = [bound for pair in zip(firsts, lasts, strict=True) for bound in pair]
     is_apart = all(last + 1 < first for last, first in zip(lasts, firsts[1:], strict=False))
     return is_apart and all(a <= b for a, b in pairwise(bounds)) and min(bounds, default=0) >= 0

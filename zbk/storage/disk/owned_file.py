@@ -1,7 +1,7 @@
-"""A small file that says whose it is: a header, then a body, both checksummed.
+"""A small file with its owner: a header, then a body, both with checksums.
 
-All integers little-endian. What a kind of file puts in ``version``, ``number``, its own fields and
-the body is in the table of the module that keeps it.
+All integers little-endian. The module that keeps a kind of file has a table of its ``version``,
+``number``, own fields and body.
 
     offset  size  field          type  meaning
     ------  ----  -------------  ----  -----------------------------------------------------
@@ -109,10 +109,10 @@ class OwnedFile:
         return Owned(tuple(own), body, number, version)
 
     def write(self, content: Owned) -> None:
-        """Put the file on stable storage.
+        """Write the file, durably.
 
         Raises:
-            NoSpaceError: the disk has no room for it; the file is as it was.
+            NoSpaceError: the disk has no room for it; the file is unchanged.
             StorageFailedError: writing failed otherwise.
         """
         data = self._encoded(content)
@@ -120,7 +120,7 @@ class OwnedFile:
             replace_file(self._files, self._directory, self._name, data)
 
     def remove(self) -> None:
-        """Remove the file durably, if it is there.
+        """Remove the file, durably, if it exists.
 
         Raises:
             StorageFailedError: it cannot be removed.

@@ -13,7 +13,7 @@ class RunOnce:
         self._is_done = False
 
     def run(self) -> None:
-        """Return once the work is done. If it raises, the thread that ran it gets the error."""
+        """Return when the work is done. If it raises, the thread that ran it gets the error."""
         with self._lock:
             if not self._is_done:
                 self._work()

@@ -1,15 +1,15 @@
-"""Small files that say one thing each: read whole, and replaced whole by a synced one.
+"""Small files: read whole, and replaced whole by a synced one.
 
-    remove    what a crash in the middle of this has left under ``<name>.new``
+    remove    a file ``<name>.new`` that an earlier crash left
     create    the new content, under that name
     sync
-    rename    over the old one
+    rename    over the old file
     sync_dir
 
 A crash leaves the old content or the new one. A step that fails leaves the old one, or the new one
-under a name that may be in the page cache only; the room that the rest has taken is given back.
+under a name that may be in the page cache only; the space of an unfinished file is released.
 
-What is in a file, and what its damage means, says the module that keeps it. Any thread, one at a
+The module that keeps a file defines its content and the meaning of damage. Any thread, one at a
 time for a file.
 """
 
@@ -21,11 +21,11 @@ from zbk.system.files import FileSystem
 NEW_SUFFIX: Final = ".new"
 
 SIZE_MAX: Final = 4 * 1024 * 1024
-"""More is not read: a file that is longer is not one of ours, and fails its checks."""
+"""Bytes that are read at most: a longer file is not zbk's, and fails its checks."""
 
 
 def read_file(files: FileSystem, path: str) -> bytes | None:
-    """Return what a file holds, up to ``SIZE_MAX``; ``None`` if it is not there.
+    """Return the content of a file, up to ``SIZE_MAX``; ``None`` if it does not exist.
 
     Raises:
         OSError: it cannot be read.
@@ -47,7 +47,7 @@ def file_size(files: FileSystem, path: str) -> int:
 
 
 def replace_file(files: FileSystem, directory: str, name: str, content: bytes) -> None:
-    """Make a file, or put another one in its place. Durable when this returns.
+    """Make or replace a file, durably.
 
     Raises:
         OSError: it could not be written.
@@ -62,7 +62,7 @@ def replace_file(files: FileSystem, directory: str, name: str, content: bytes) -
         file.sync()
         files.rename(new_path, path)
     except OSError:
-        with suppress(OSError):  # it is removed before the next attempt, at the latest
+        with suppress(OSError):  # the next attempt removes it
             files.remove(new_path)
         raise
     finally:

@@ -30,7 +30,7 @@ from typing import Final
 from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
-from zbk.storage.disk.byte_order import locations_from_disk, to_disk
+from zbk.storage.disk.byte_order import locations_from_disk
 from zbk.storage.index.write_back import Kept
 
 PAGE_BITS: Final = 10
@@ -162,12 +162,6 @@ def page_checksum(locations: memoryview, ledger_id: int, page_no: int) -> int:
 def encode_trailer(page_no: int, page_checksum: int) -> bytes:
     """Return the trailer of a page."""
     return _TRAILER.pack(page_no, page_checksum)
-
-
-def encode_page(locations: "array[int]", ledger_id: int, page_no: int) -> tuple[memoryview, bytes]:
-    """Return a page's locations as they lie on disk, not copied, and its trailer."""
-    view = to_disk(locations)
-    return view, encode_trailer(page_no, page_checksum(view, ledger_id, page_no))
 
 
 def decode_page(

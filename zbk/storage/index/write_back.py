@@ -69,11 +69,6 @@ class WriteBackCache(Generic[K, V]):
     def __iter__(self) -> Iterator[K]:
         return iter(self._values)
 
-    @property
-    def dirty_count(self) -> int:
-        """The number of values in the next flush."""
-        return len(self._dirty)
-
     def peek(self, key: K) -> V | None:
         """Return a value, or ``None``, without tracking its use."""
         return self._values.get(key)

@@ -149,26 +149,6 @@ class Journals:
         """Bytes of records for which each journal has space, allocated or free on its disk."""
         return min(map(self._room_size, self.by_number))
 
-    def prepare_next(self) -> None:
-        """Make the next segments in advance. Any thread.
-
-        Raises:
-            NoSpaceError: there is no room for a whole one.
-            StorageFailedError: one cannot be made, or anything failed before.
-        """
-        for one in self._journals:
-            one.prepare_next()
-
-    def give_up_spares(self) -> None:
-        """Remove the spares of all journals. Any thread.
-
-        Raises:
-            NoSpaceError: not all could be removed.
-            StorageFailedError: one cannot be removed, or anything failed before.
-        """
-        for one in self._journals:
-            one.give_up_spares()
-
     # ------------------------------------------------------------------ private
 
     def _room_size(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""The last log mark: everything the journal holds before it is in synced entry logs and indexes.
+"""The last log mark: all journal records before it are in synced entry logs and indexes.
 
 The file has two slots, at 0 and 512, written in turn; the whole one with the higher generation
 counts. All integers little-endian. Format version 1, of a bookie with one journal:
@@ -13,7 +13,7 @@ counts. All integers little-endian. Format version 1, of a bookie with one journ
         24     8  offset        u64   bytes from the start of the segment
         32     8  sequence      u64   of the last journal record before the mark
         40     8  link          u64   checksum of that record
-        48     8  entry_log_id  u64   the highest id of an entry log that adds ever went to
+        48     8  entry_log_id  u64   the highest id of an entry log that adds went to
         56     8  checksum      u64   xxh3_64 of bytes 0 .. 56
 
 Format version 2, of a bookie with several journals:
@@ -22,30 +22,30 @@ Format version 2, of a bookie with several journals:
     ------  ----  ------------  ----  --------------------------------------------------------
          0     4  magic         u32   "zbkK"
          4     2  version       u16   2
-         6     2  count         u16   n; how many journals the bookie has, 2 .. 8
+         6     2  count         u16   n; number of journals of the bookie, 2 .. 8
          8     8  generation    u64   as above
         16     8  entry_log_id  u64   as above
         24  32 n  positions           of each journal, in the order of the cookie: segment_id,
                                       offset, sequence, link, as above; all 0: from its start
-     24+32n    8  checksum      u64   xxh3_64 of what is before it
+     24+32n    8  checksum      u64   xxh3_64 of all bytes before it
 
-Format version 3, written once the directory has a census (``index.census``), which has to be
-there from then on:
+Format version 3, written as soon as the directory has a census (``index.census``), which must exist
+from then on:
 
     offset  size  field           type  meaning
     ------  ----  --------------  ----  ------------------------------------------------------
          0     4  magic           u32   "zbkK"
          4     2  version         u16   3
-         6     2  count           u16   n; how many journals the bookie has, 1 .. 8
+         6     2  count           u16   n; number of journals of the bookie, 1 .. 8
          8     8  generation      u64   as above
         16     8  entry_log_id    u64   as above
-        24     8  entry_log_size  u64   bytes of that log that are on stable storage at least
+        24     8  entry_log_size  u64   least bytes of that log on stable storage
         32  32 n  positions             as above
-     32+32n    8  checksum        u64   xxh3_64 of what is before it
+     32+32n    8  checksum        u64   xxh3_64 of all bytes before it
 
-Guarantees: a crash while one slot is written leaves the other; the mark never goes back, in no
-journal, whatever the order in which checkpoints end, but for a journal that was lost (``forget``).
-No whole slot in a file that is there: refused.
+Guarantees: a crash while one slot is written leaves the other one. The mark never moves back in any
+journal, whatever the order in which checkpoints end, except in a journal that was lost
+(``forget``). A file without a whole slot is refused.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
@@ -86,15 +86,15 @@ assert _SLOT_SIZE <= _SLOT_DISTANCE
 
 
 class LogMark(msgspec.Struct, frozen=True):
-    """Where replay begins."""
+    """The position where replay begins."""
 
     positions: tuple[JournalPosition, ...]  # in each journal, in the order of the cookie
-    entry_log_id: int  # the highest that adds ever went to
-    has_census: bool = False  # beside it, and has to be there
-    entry_log_size: int = 0  # bytes of that log that are on stable storage at least
+    entry_log_id: int  # the highest that adds went to
+    has_census: bool = False  # a census must exist beside it
+    entry_log_size: int = 0  # least bytes of that log on stable storage
 
     def max_with(self, other: "LogMark") -> "LogMark":
-        """Return what is farther on in each journal."""
+        """Return the later position in each journal."""
         positions = tuple(map(max, self.positions, other.positions))
         log_id, log_size = max(
             (self.entry_log_id, self.entry_log_size), (other.entry_log_id, other.entry_log_size)
@@ -109,7 +109,7 @@ class LogMark(msgspec.Struct, frozen=True):
 
 
 def first_position(marks: Sequence[LogMark | None], journal_no: int) -> JournalPosition | None:
-    """Return where replay of a journal begins, after all that one of the marks may lack.
+    """Return the position where replay of a journal begins, the lowest of all marks.
 
     ``None``: at its start.
     """
@@ -129,7 +129,7 @@ class LastMark:
         self._fail_stop = fail_stop
         self._generation = 0
         self._mark: LogMark | None = None
-        self._written: LogMark | None = None  # the same, but for journals that are to be forgotten
+        self._written: LogMark | None = None  # the same, except for journals to forget
 
     @property
     def mark(self) -> LogMark | None:
@@ -140,18 +140,17 @@ class LastMark:
         """Read the file; ``None`` if there is none yet.
 
         Raises:
-            CorruptRecordError: it is there and says nothing whole.
+            CorruptRecordError: it has no whole slot.
             OSError: it cannot be read.
         """
         if not self._files.exists(self._path):
             return None
-        # a crash right after the rename left the name in the page cache, perhaps: what is built
-        # on it from here on must not outlive it
+        # after a crash the name may be in the page cache only: later writes must not outlive it
         self._files.sync_dir(self._directory)
         return self.look()
 
     def look(self) -> LogMark | None:
-        """Read the file, as ``load``, where nothing will be built on what it says."""
+        """Read the file, as ``load``, without a sync: for callers that write nothing."""
         if not self._files.exists(self._path):
             return None
         with closing(self._files.open(self._path, write=False)) as file:
@@ -165,7 +164,7 @@ class LastMark:
         return self._mark
 
     def write(self, mark: LogMark) -> None:
-        """Make a mark durable; an older one than the last changes nothing.
+        """Write a mark, durably; one before the last mark changes nothing.
 
         Raises:
             StorageFailedError: writing failed, or anything failed before.
@@ -181,7 +180,7 @@ class LastMark:
         self._mark = self._written = mark
 
     def forget(self, journal_no: int) -> None:
-        """Begin a journal that was lost, and has or will have nothing in it, at its start.
+        """Move the mark to the start of a journal that was lost and is empty.
 
         Durable with the next ``write``.
         """

@@ -9,8 +9,8 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
          6     1  kind             u8    1 entries, 2 ledger key, 3 fence, 4 explicit LAC, 5 synced
          7     1  flags            u8    bit 0: entry ids are listed (they are not in a row)
          8     8  sequence         u64   1, 2, 3 ... over the whole life of the journal
-        16     8  synced_sequence  u64   records up to this one were on stable storage before
-                                         this one was written
+        16     8  synced_sequence  u64   records up to this sequence were on stable storage before
+                                         this record was written
         24     8  previous         u64   ``checksum`` of the record before; 0 before the first
         32     8  ledger_id        i64   >= 0
         40     8  value            i64   entries: first entry id; explicit LAC: the LAC; else 0
@@ -28,13 +28,13 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
 
 Guarantees a reader may use:
   * a record never spans two segments;
-  * a record is whole or invalid: the two checksums cover every byte, so a body torn off inside of
-    preallocated zeros is never taken for entries;
-  * the seed makes bytes of another segment, another bookie, or another life of a re-used file
-    invalid, wherever they lie; a client that writes entries cannot forge a record;
-  * ``previous`` and ``sequence`` chain the records: none can be missing unseen.
+  * a record is whole or invalid: the two checksums cover every byte, so a body that ends inside
+    preallocated zeros never counts as entries;
+  * the seed makes bytes of another segment, another bookie, or an earlier use of the file invalid
+    at any place; a client that writes entries cannot forge a record;
+  * ``previous`` and ``sequence`` chain the records: a missing record is always detected.
 
-The body's checksum is the one that its writer made: the journal does not hash entries again.
+The body's checksum is that of its writer: the journal does not hash entries again.
 
 Recovery rule: see ``zbk.storage.journal.replay``.
 
@@ -64,7 +64,7 @@ from zbk.storage.index.ledger_info import CODE_OF_LEDGER_TYPE, LEDGER_TYPE_OF_CO
 from zbk.system.files import Buffer
 
 RECORD_MAGIC: Final = b"zbkR\x01\x00"
-"""Magic and version, as they lie in the file: what a search for records looks for."""
+"""Magic and version, in the order of the file: the bytes that a search for records finds."""
 
 RECORD_HEADER_SIZE: Final = 80
 META_SIZE_MAX: Final = COUNT_MAX * 12
@@ -103,7 +103,7 @@ class EntriesRecord(msgspec.Struct, frozen=True):
 
 
 class LedgerKeyRecord(msgspec.Struct, frozen=True):
-    """A ledger's key and type: ahead of everything else of the ledger."""
+    """A ledger's key and type: the first record of the ledger."""
 
     ledger_id: int
     ledger_key: bytes
@@ -116,7 +116,7 @@ class LedgerKeyRecord(msgspec.Struct, frozen=True):
 
 
 class FenceRecord(msgspec.Struct, frozen=True):
-    """The ledger is fenced, for ever."""
+    """The ledger is fenced, forever."""
 
     ledger_id: int
 
@@ -127,7 +127,7 @@ class FenceRecord(msgspec.Struct, frozen=True):
 
 
 class ExplicitLacRecord(msgspec.Struct, frozen=True):
-    """The writer said its LAC without an entry."""
+    """The writer reported its LAC without an entry."""
 
     ledger_id: int
     lac: int
@@ -139,9 +139,9 @@ class ExplicitLacRecord(msgspec.Struct, frozen=True):
 
 
 class SyncedRecord(msgspec.Struct, frozen=True):
-    """Nothing but the evidence that the records before it were synced. Made by the journal."""
+    """Only the evidence that the records before it were synced. Made by the journal."""
 
-    padding_size: int = 0  # bytes of zeros, so that what follows begins where it should
+    padding_size: int = 0  # bytes of zeros, which place the next record
 
     @property
     def size(self) -> int:
@@ -155,7 +155,7 @@ JournalRecord: TypeAlias = (
 
 
 class DecodedRecord(msgspec.Struct, frozen=True):
-    """One record read back, checksums verified; whether it fits the chain is up to the reader."""
+    """One record read back, with verified checksums; the reader checks the chain."""
 
     record: JournalRecord
     sequence: int
@@ -230,7 +230,7 @@ def decode_size(buffer: bytes | bytearray, offset: int, seed: int, where: str = 
     """Return the size of the record at ``offset``, whose header and meta part are verified.
 
     Raises:
-        ShortRecordError: the buffer ends inside of these.
+        ShortRecordError: the buffer ends inside them.
         CorruptRecordError: they are damaged, or of another segment.
     """
     head_size = decode_head_size(buffer, offset, where)
@@ -256,11 +256,11 @@ def decode_record(
 ) -> DecodedRecord:
     """Return the record at ``offset``, its bytes copied out of the buffer.
 
-    ``size`` is what ``decode_size`` has told of the same bytes, if it was asked. The buffer begins
-    at ``origin``: where the record ends is told from there on.
+    ``size`` is the result of ``decode_size`` for the same bytes, if known. The buffer begins at
+    ``origin``, to which the end offset is relative.
 
     Raises:
-        ShortRecordError: the buffer ends inside of the record.
+        ShortRecordError: the buffer ends inside the record.
         CorruptRecordError: a checksum or a field is wrong.
     """
     end = offset + (size or decode_size(buffer, offset, seed, where))

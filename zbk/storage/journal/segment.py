@@ -1,29 +1,29 @@
-"""A file of the journal: its name, its header, and places in it.
+"""A file of the journal: its name, its header, and positions in it.
 
 Format version 1 of the header. All integers little-endian. There are two copies, at 0 and at 4096,
-so that no lost sector takes both. Headers from before ``page_count`` have 0 in its place.
+so one lost sector does not take both. Headers of older versions have 0 as ``page_count``.
 
     offset  size  field       type  meaning
     ------  ----  ----------  ----  ----------------------------------------------------------
          0     4  magic       u32   "zbkS"
          4     2  version     u16   1
          6     2  page_count  u16   the file was made at least so many times 4096 bytes long;
-                                    0: not said
+                                    0: not known
          8     8  segment_id  u64   1, 2, 3 ...; the name of the file says the same
         16     8  owner       u64   xxh3_64 of the bookie's identity
-        24     8  nonce       u64   drawn by chance for each segment; no client ever sees it
+        24     8  nonce       u64   random for each segment; clients never see it
         32     8  checksum    u64   xxh3_64 of bytes 0 .. 32
-      8192        records, one after the other; after the last one zeros, or bytes of the life
-                  that a re-used file had before: no record of this segment
+      8192        records, one after the other; then zeros, or bytes of an earlier use of the
+                  file, which are no records of this segment
 
-Words: a *segment* is one file; a *spare* is an old segment that waits to be used again: its blocks
-are on disk already, so that an fsync of bytes in it has no block map to write (measured: 150 µs
-instead of 245 µs). The *seed* of a segment makes its records valid in this file, in this life of
-it, and nowhere else: bytes of an earlier life, and what a client sends, cannot pass for records.
+Words: a *segment* is one file; a *spare* is an old segment that waits to be used again. Its blocks
+are on disk already, so an fsync of bytes in it has no block map to write (measured: 150 µs instead
+of 245 µs). The *seed* of a segment makes its records valid only in this file and in this use of it:
+bytes of an earlier use, and bytes that a client sends, never count as records.
 
 Guarantees a reader may use: the header is on stable storage before the file has the name of a
-segment, and nothing makes a segment shorter; so one without a header, or shorter than its header
-says, is damaged, and its content is unknown.
+segment, and no code makes a segment shorter. So a segment without a header, or shorter than its
+header says, is damaged, and its content is unknown.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 """
@@ -38,10 +38,10 @@ from zbk.protocol.entry.digest import checksum
 from zbk.system.files import FileSystem
 
 SEGMENT_HEADER_SIZE: Final = 8192
-"""Where the records start."""
+"""The offset of the first record."""
 
 COPY_OFFSETS: Final = (0, 4096)
-"""Where the copies of the header lie."""
+"""The offsets of the copies of the header."""
 
 PAGE_SIZE: Final = 4096
 PAGE_COUNT_MAX: Final = 0xFFFF
@@ -57,7 +57,7 @@ assert _COPY_SIZE == 40
 
 
 class JournalPosition(msgspec.Struct, frozen=True, order=True):
-    """A place between two records of the journal, and what chains the next one to those before."""
+    """A position between two records of the journal, with the link for the next one."""
 
     segment_id: int = 0
     offset: int = 0  # bytes from the start of the segment
@@ -80,7 +80,7 @@ def segment_seed(owner: bytes, segment_id: int, nonce: int) -> int:
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
-    """What a copy of a header says."""
+    """A copy of a header."""
 
     segment_id: int
     owner_hash: int
@@ -89,12 +89,12 @@ class SegmentHeader(msgspec.Struct, frozen=True):
 
 
 def segment_seed_of(header: SegmentHeader) -> int:
-    """Return the seed of the checksums in a segment, from what its header says."""
+    """Return the seed of the checksums in a segment, from its header."""
     return checksum(struct.pack("<QQQ", header.owner_hash, header.segment_id, header.nonce))
 
 
 def encode_header(owner: bytes, segment_id: int, nonce: int, size: int = 0) -> bytes:
-    """Return the bytes in front of the records: both copies of the header of ``size`` bytes."""
+    """Return the bytes before the records: both copies of the header of ``size`` bytes."""
     page_count = min(size // PAGE_SIZE, PAGE_COUNT_MAX)
     fields = _HEADER.pack(_MAGIC, page_count, segment_id, checksum(owner), nonce)
     copy = fields + _CHECKSUM.pack(checksum(fields))
@@ -102,10 +102,10 @@ def encode_header(owner: bytes, segment_id: int, nonce: int, size: int = 0) -> b
 
 
 def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> SegmentHeader:
-    """Return the header of the segment that has this id by its name, from a whole copy.
+    """Return the header of the segment whose name has this id, from a whole copy.
 
     Raises:
-        CorruptRecordError: no copy is whole, or they are of another life of the file.
+        CorruptRecordError: no copy is whole, or they are of an earlier use of the file.
         CookieMismatchError: a copy is whole, and another bookie's.
     """
     for header in decode_copies(data):
@@ -117,7 +117,7 @@ def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> Seg
 
 
 def decode_copies(data: bytes) -> list[SegmentHeader | None]:
-    """Return what each copy of the header of some segment says; ``None`` where it is not whole."""
+    """Return each copy of the header of any segment; ``None`` for one that is not whole."""
     found: list[SegmentHeader | None] = []
     for offset in COPY_OFFSETS:
         copy = data[offset : offset + _COPY_SIZE]
@@ -137,7 +137,7 @@ def segment_path(directory: str, segment_id: int) -> str:
 
 
 def spare_path(directory: str, segment_id: int) -> str:
-    """Return the path of what was a segment and waits to be used again."""
+    """Return the path of a spare."""
     return f"{directory}/{segment_id:016x}{_SPARE_SUFFIX}"
 
 

@@ -10,19 +10,22 @@ from tests.support.damage import cut, flipped
 from tests.support.golden_bytes import golden_bytes
 from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.entry.digest import checksum
+from zbk.storage.disk.byte_order import to_disk
 from zbk.storage.index.index_page import (
     PAGE_ENTRY_COUNT,
     PAGE_LOCATIONS_SIZE,
     PAGE_SIZE,
     Page,
     decode_page,
-    encode_page,
+    encode_trailer,
+    page_checksum,
     page_offset,
 )
 
 
 def encoded(locations: "array[int]", ledger_id: int = 7, page_no: int = 2) -> bytes:
-    view, trailer = encode_page(locations, ledger_id, page_no)
+    view = to_disk(locations)
+    trailer = encode_trailer(page_no, page_checksum(view, ledger_id, page_no))
     return bytes(view) + trailer
 
 

@@ -70,7 +70,7 @@ class CacheMachine(RuleBasedStateMachine):
     def begin_flush(self) -> None:
         self.is_flushing = True
         self.in_flight = {key: value.number for key, value in self.cache.begin_flush().items()}
-        assert self.cache.dirty_count == 0
+        assert not self.cache._dirty
 
     @precondition(lambda self: self.is_flushing)
     @rule()
