@@ -9,109 +9,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 import zbk
+from tests.support.command_samples import ARGUMENTS
 from tests.support.stream_trial import Outcome, Trials
 from tests.support.waiting import wait_until
-from zbk.cli.main import cli
 from zbk.cluster.local import LocalCluster
 from zbk.errors import EXIT_UNHEALTHY
 
 FULL = "zbk: [Errno 28] No space left on device: 'standard output'"
 EXIT_CODES = {*range(8), EXIT_UNHEALTHY, 130}
 WAYS = ["full", "no-output", "error-full", "only-output", "head", "narrow"]
-
-UNTIL_STOPPED = {"demo", "up", "bookie run", "autorecovery run"}
-"""Commands that start processes; their own tests run them."""
-
-# {x} is a name of the fixture ``names``; each can be run again with the same result
-ARGUMENTS = {
-    "ledger create": "",
-    "ledger append": "{file}",
-    "ledger cat": "0 --lines",
-    "ledger read": "0",
-    "ledger ls": "",
-    "ledger show": "0",
-    "ledger sync": "0",
-    "ledger recover": "0",
-    "ledger check": "0",
-    "ledger underreplicated": "",
-    "ledger close": "0",
-    "ledger delete": "99999",
-    "log append": "l {file}",
-    "log cat": "l --lines",
-    "log ls": "",
-    "log show": "l",
-    "log truncate": "l 0:0",
-    "log delete": "gone",
-    "dataset ls": "",
-    "dataset show": "d",
-    "dataset history": "d",
-    "dataset loads": "d",
-    "dataset abort": "d gone",
-    "dataset drop": "gone",
-    "dataset gc": "d",
-    "status": "",
-    "doctor": "--listen tcp://127.0.0.1:0",
-    "cluster init": "",
-    "bookie init": "",
-    "bookie ls": "",
-    "bookie show": "{bookie}",
-    "bookie gc": "{bookie} --timeout 1ms",
-    "bookie scrub": "--all --status",
-    "bookie recover": "{bookie} --dry-run",
-    "bookie decommission": "gone",
-    "bookie cookie show": "{bookie}",
-    "bookie cookie delete": "gone",
-    "bookie cookie generate": "gone /gone",
-    "bookie sanity": "",
-    "bookie rebuild-index": "",
-    "bookie retire-dir": "/gone",
-    "bookie renew-dir": "/gone",
-    "bookie format": "",
-    "autorecovery status": "",
-    "autorecovery whoisauditor": "",
-    "autorecovery enable": "",
-    "autorecovery disable": "",
-    "autorecovery trigger": "",
-    "autorecovery delay": "",
-    "inspect journal": "{journal}",
-    "inspect entrylog": "{entrylog}",
-    "inspect index": "{index}",
-    "config show": "",
-    "config check": "{config}",
-    "config default": "",
-    "bench write": "--count 100",
-    "bench read": "--count 100",
-    "bench sync": "--count 10",
-    "bench floor": "--count 100",
-    "bench tail": "--count 10",
-    "top": "--once --interval 50ms",
-    "debug bundle": "/gone/bundle.tar.gz",
-    "generate completion": "bash",
-    "generate systemd": "",
-    "generate compose": "",
-    "generate k8s": "",
-    "version": "",
-}
-
-
-def leaves(group: click.Group, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all commands that are not groups."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        full = f"{prefix} {name}".strip()
-        if isinstance(command, click.Group):
-            yield from leaves(command, full)
-        else:
-            yield full
-
-
-def test_every_command_is_tried() -> None:
-    assert set(leaves(cli)) == ARGUMENTS.keys() | UNTIL_STOPPED
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,10 @@
 
 import os
 
+import click
 import pytest
 
+from tests.support.command_samples import ARGUMENTS, UNTIL_STOPPED
 from tests.support.stream_trial import Trials
 from tests.unit.cli.test_help import ALL
 
@@ -20,3 +22,9 @@ def test_help_ends_with_one_line_at_most(way: str, exit_code: int) -> None:
             assert outcome.exit_code == exit_code, (name, outcome)
             assert outcome.errors == (FULL if way == "full" else ""), name
             assert "Traceback" not in outcome.output
+
+
+def test_every_command_has_a_sample_that_is_tried_with_failing_streams() -> None:
+    names = {name for name, command, _ in ALL if not isinstance(command, click.Group)}
+
+    assert {name.removeprefix("zbk ") for name in names} == ARGUMENTS.keys() | UNTIL_STOPPED
