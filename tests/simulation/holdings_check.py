@@ -53,9 +53,9 @@ class HoldingsCheckBody:
             if isinstance(outcome, ZbkError):
                 checked.note(bookie_id, Finding.UNDECIDED)
             else:
-                comparison.told(outcome.ranges, None)
+                comparison.add(outcome.ranges, None, is_in_limbo=outcome.is_in_limbo)
                 checked.note_holdings(
-                    bookie_id, comparison.missing, is_in_limbo=outcome.is_in_limbo
+                    bookie_id, comparison.missing, is_in_limbo=comparison.is_in_limbo
                 )
             self._next()
 

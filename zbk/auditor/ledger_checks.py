@@ -20,11 +20,9 @@ Any thread may use a checker, one at a time. Rules: ``zbk.protocol.repair.fragme
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-import msgspec
-
 from zbk.auditor.copier import Secret
 from zbk.client.cluster.ledger_calls import LedgerRequests, info_request
-from zbk.client.cluster.requests import ReplyBox, Requests
+from zbk.client.cluster.requests import ReplyBox, Requests, answer_of
 from zbk.errors import DigestMismatchError, UnavailableError, ZbkError
 from zbk.protocol.entry.read_batch import decode_entries
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -82,21 +80,21 @@ class LedgerChecker:
         All bookies are asked at once, each for one page at a time.
         """
         box = ReplyBox()
-        under_way: dict[str, _Comparison] = {}
+        under_way: dict[str, HoldingsComparison] = {}
         for bookie_id in holders(metadata):
             if bookie_id not in left_out:
-                under_way[bookie_id] = _Comparison(HoldingsComparison(metadata, bookie_id))
+                under_way[bookie_id] = HoldingsComparison(metadata, bookie_id)
                 self._ask_page(checked, metadata, bookie_id, under_way, box)
         while under_way:
             reply = box.next()
             assert reply is not None, "without a time-out it waits"
-            one = under_way[reply.bookie_id]
-            if isinstance(reply.outcome, LedgerInfo):
-                one.is_in_limbo |= reply.outcome.is_in_limbo
-                one.comparison.told(reply.outcome.ranges, reply.outcome.next_entry_id)
+            info = answer_of(reply, LedgerInfo)
+            if isinstance(info, LedgerInfo):
+                comparison = under_way[reply.bookie_id]
+                comparison.add(info.ranges, info.next_entry_id, is_in_limbo=info.is_in_limbo)
                 self._ask_page(checked, metadata, reply.bookie_id, under_way, box)
             else:
-                self._note_silence(reply.bookie_id, reply.error)
+                self._note_silence(reply.bookie_id, info)
                 checked.note(reply.bookie_id, Finding.UNDECIDED)
                 del under_way[reply.bookie_id]
 
@@ -144,7 +142,7 @@ class LedgerChecker:
         checked: CheckedLedger,
         metadata: LedgerMetadata,
         bookie_id: str,
-        under_way: "dict[str, _Comparison]",
+        under_way: dict[str, HoldingsComparison],
         box: ReplyBox,
     ) -> None:
         """Ask a bookie for the next page of its holdings; after the last one record the result.
@@ -152,7 +150,7 @@ class LedgerChecker:
         A comparison that the end of the check cuts short is undecided.
         """
         one = under_way[bookie_id]
-        next_id = one.comparison.next_entry_id
+        next_id = one.next_entry_id
         is_cut = next_id is not None and (bookie_id in self._silent or self._is_over())
         if next_id is not None and not is_cut:
             request = info_request(metadata.ledger_id, next_id)
@@ -162,13 +160,8 @@ class LedgerChecker:
         if is_cut:
             checked.note(bookie_id, Finding.UNDECIDED)
         else:
-            checked.note_holdings(bookie_id, one.comparison.missing, is_in_limbo=one.is_in_limbo)
+            checked.note_holdings(bookie_id, one.missing, is_in_limbo=one.is_in_limbo)
 
     def _note_silence(self, bookie_id: str, error: ZbkError) -> None:
         if isinstance(error, UnavailableError):
             self._silent.add(bookie_id)
-
-
-class _Comparison(msgspec.Struct):
-    comparison: HoldingsComparison
-    is_in_limbo: bool = False

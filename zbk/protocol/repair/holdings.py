@@ -88,6 +88,7 @@ class HoldingsComparison:
         ]
         self._missing: list[Span] = []
         self.missing_count = 0
+        self.is_in_limbo = False
         self.next_entry_id = None
         self._continue_at(0)
 
@@ -96,12 +97,15 @@ class HoldingsComparison:
         """The due entries that the bookie does not hold, so far; many are covered by few spans."""
         return covering(self._missing, RANGES_COUNT_MAX)
 
-    def told(self, ranges: Sequence[Span], next_entry_id: int | None) -> None:
+    def add(
+        self, ranges: Sequence[Span], next_entry_id: int | None, *, is_in_limbo: bool = False
+    ) -> None:
         """Compare the page that begins at ``next_entry_id``: the ascending ranges held.
 
         The argument is where the next page begins; ``None``: this was the last one.
         """
         first = self.next_entry_id
+        self.is_in_limbo |= is_in_limbo
         assert first is not None, "a page was asked for"
         assert next_entry_id is None or next_entry_id > first, "pages ascend"
         for fragment, slot, last in self._parts:

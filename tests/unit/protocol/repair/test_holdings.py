@@ -28,7 +28,7 @@ def compare(
 ) -> HoldingsComparison:
     comparison = HoldingsComparison(metadata, bookie_id)
     while comparison.next_entry_id is not None:
-        comparison.told(*pages(entries, comparison.next_entry_id, range_count))
+        comparison.add(*pages(entries, comparison.next_entry_id, range_count))
     return comparison
 
 
@@ -62,7 +62,7 @@ def test_what_nobody_can_have_missed_is_not_asked_for() -> None:
     two = ledger(7, ("a", "b"), ("c", "d"), ("a", "d"), starts=(0, 6, 50), last=99)
     comparison = HoldingsComparison(two, "a")
 
-    comparison.told([(0, 5)], 7)
+    comparison.add([(0, 5)], 7)
 
     assert comparison.next_entry_id == 50, "not the fragment without it"
     assert HoldingsComparison(ledger(8, ("a", "b"), last=None), "a").next_entry_id is None
@@ -75,7 +75,7 @@ def test_thousands_of_holes_are_counted_and_take_no_more_memory_than_some() -> N
     while (first := comparison.next_entry_id) is not None:
         ranges = [(one, one) for one in range(first, min(first + 2_000, 200_000), 2)]
         stop = first + 2_000
-        comparison.told(ranges, stop if stop < 200_000 else None)
+        comparison.add(ranges, stop if stop < 200_000 else None)
         kept_max = max(kept_max, len(comparison._missing))
 
     assert comparison.missing_count == 100_000
