@@ -83,7 +83,7 @@ def findings(facts: ClusterFacts) -> list[Finding]:
 def _store_unreachable(facts: ClusterFacts) -> Finding:
     return Finding(
         kind="store-unreachable",
-        what=f"the metadata store {facts.metadata} does not answer ({facts.store_error})",
+        what=f"the metadata store does not answer ({facts.store_error})",
         consequence="no ledger can be created, opened, closed or repaired",
         command="zbk doctor",
     )
