@@ -33,7 +33,7 @@ from zbk.actors.identity.losses import Losses
 from zbk.actors.identity.service import settle
 from zbk.actors.process.bookie_actors import BookieActors, BookieParts
 from zbk.actors.process.bookie_metrics import BookieMetrics
-from zbk.actors.process.descriptor_budget import DescriptorBudget, plan_descriptors
+from zbk.actors.process.descriptor_budget import plan_descriptors
 from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.last_checkpoint import take_last_checkpoint
@@ -66,6 +66,16 @@ from zbk.version import __version__
 logger = logging.getLogger("zbk.bookie")
 
 QUIESCE_TIMEOUT_S: Final = 20.0
+
+
+class _Start(msgspec.Struct, frozen=True):
+    """The parts that the steps of a start share."""
+
+    store: MetadataStore
+    registry: BookieRegistry
+    cookie: Cookie
+    gate: SpaceGate
+    note: ServiceNote  # of the directories out of service
 
 
 class Bookie:
@@ -154,7 +164,8 @@ class Bookie:
 
     def _start(self) -> BookieRegistration:
         config = self._config
-        _report(self._budget, config)
+        if reduced := self._budget.reduced(config):
+            logger.info("%s", reduced)
         store = open_store(
             config.metadata, session_timeout_ms=config.session_timeout_ms, must_exist=True
         )
@@ -166,15 +177,15 @@ class Bookie:
             self._closing.append(lock.close)
         gate = self._gate = SpaceGate(cookie.bookie_id)
         registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
-        storage, history = self._open_storage(store, registry, cookie, gate, note)
+        start = _Start(store, registry, cookie, gate, note)
+        storage, history = self._open_storage(start)
         with self._failing(storage):
             history.claim()
-        incarnation = history.incarnation
-        actors = self._start_actors(storage, store, cookie, incarnation, gate)
+        actors = self._start_actors(start, storage, history.incarnation)
         registration = BookieRegistration(
             bookie_id=cookie.bookie_id,
             address=config.advertise or actors.front.endpoint,
-            incarnation=incarnation,
+            incarnation=history.incarnation,
             is_readonly=gate.is_readonly,
             started_ms=wall_ms(),
             version=__version__,
@@ -189,47 +200,37 @@ class Bookie:
         self._on_mode()  # the mode may have changed since
         return registration
 
-    def _open_storage(
-        self,
-        store: MetadataStore,
-        registry: BookieRegistry,
-        cookie: Cookie,
-        gate: SpaceGate,
-        note: ServiceNote,
-    ) -> tuple[BookieStorage, BookieHistory]:
+    def _open_storage(self, start: _Start) -> tuple[BookieStorage, BookieHistory]:
         """Return open storage, and the history with this start counted.
 
         A start that finds no space is retried with the reserves, one after the other.
         """
-        storage = self._storage(cookie, gate, note)
+        storage = self._storage(start)
         if not storage.make_reserves():
-            gate.met_no_space(storage.ledger_dirs[0])
+            start.gate.met_no_space(storage.ledger_dirs[0])
         for _ in storage.reserves:
             try:
-                return self._try_to_open(store, registry, cookie, storage, note)
+                return self._try_to_open(start, storage)
             except NoSpaceError as error:
                 logger.warning("there is no space to start, retrying with the reserve: %s", error)
                 storage.release_reserve(error.path)  # the write may not be one of storage
-                storage = self._storage(cookie, gate, note)
-        return self._try_to_open(store, registry, cookie, storage, note)
+                storage = self._storage(start)
+        return self._try_to_open(start, storage)
 
     def _try_to_open(
-        self,
-        store: MetadataStore,
-        registry: BookieRegistry,
-        cookie: Cookie,
-        storage: BookieStorage,
-        note: ServiceNote,
+        self, start: _Start, storage: BookieStorage
     ) -> tuple[BookieStorage, BookieHistory]:
-        started_ms = monotonic_ms()
-        ledgers = LedgerStore(store)
-        losses = self._losses = self._losses_of(storage)
+        started_ms, note = monotonic_ms(), start.note
+        ledgers = LedgerStore(start.store)
+        losses = self._losses = Losses(
+            self._files, storage.limbo, storage.ledger_dirs, self._config.boot_id or boot_id()
+        )
         next_ledger_id = partial(ledgers.next_ledger_id, is_fresh=True)
         journal_dirs = enumerate(self._config.journal_dirs)
         history = BookieHistory(
             self._files,
-            registry,
-            cookie.bookie_id,
+            start.registry,
+            start.cookie.bookie_id,
             journals={number: path for number, path in journal_dirs if path not in note.paths},
             ledger_dirs=storage.ledger_dirs,
             losses=losses,
@@ -270,17 +271,13 @@ class Bookie:
             with storage.guard(where, "write"):
                 raise
 
-    def _losses_of(self, storage: BookieStorage) -> Losses:
-        config = self._config
-        return Losses(self._files, storage.limbo, storage.ledger_dirs, config.boot_id or boot_id())
-
-    def _storage(self, cookie: Cookie, gate: SpaceGate, note: ServiceNote) -> BookieStorage:
+    def _storage(self, start: _Start) -> BookieStorage:
         config = self._config
         return BookieStorage(
             self._files,
             journal_dir=config.journal_dir,
             ledger_dir=config.ledger_dir,
-            bookie_id=cookie.bookie_id,
+            bookie_id=start.cookie.bookie_id,
             limits=StorageLimits(
                 segment_size=config.journal_segment_size,
                 log_size_max=config.entry_log_size_max,
@@ -288,28 +285,30 @@ class Bookie:
                 open_files_max=self._budget.open_files_max,
                 reserve_size=config.disk_reserve_size,
             ),
-            on_no_space=gate.met_no_space,
-            out_of_service=note.paths,
+            on_no_space=start.gate.met_no_space,
+            out_of_service=start.note.paths,
         )
 
     def _start_actors(
-        self,
-        storage: BookieStorage,
-        store: MetadataStore,
-        cookie: Cookie,
-        incarnation: int,
-        gate: SpaceGate,
+        self, start: _Start, storage: BookieStorage, incarnation: int
     ) -> BookieActors:
         config = self._config
         identity = Identity(
-            instance_id=cookie.instance_id,
-            bookie_id=cookie.bookie_id,
+            instance_id=start.cookie.instance_id,
+            bookie_id=start.cookie.bookie_id,
             incarnation=incarnation,
             credit_size=config.connection_credit_size,
             entry_size_max=config.entry_size_max,
         )
         parts = BookieParts(
-            self._files, config, identity, store, storage, gate, self.losses, self._budget
+            self._files,
+            config,
+            identity,
+            start.store,
+            storage,
+            start.gate,
+            self.losses,
+            self._budget,
         )
         actors = BookieActors(parts, on_mode=self._on_mode, stop_bookie=self.fail)
         self._actors = actors
@@ -389,21 +388,6 @@ class Bookie:
             self._doubt(self._error)
         elif self._is_clean:
             self.losses.end_serving()
-
-
-def _report(budget: DescriptorBudget, config: BookieConfig) -> None:
-    """Log the use of the descriptors if they do not suffice for the configuration."""
-    greeted_max, open_files_max = budget.connections.greeted_max, budget.open_files_max
-    if greeted_max < config.connection_count_max or open_files_max < config.open_files_max:
-        logger.info(
-            "of %d file descriptors, %d are for clients (connection_count_max is %d) and %d for "
-            "reading index files and entry logs (open_files_max is %d)",
-            budget.limit,
-            greeted_max,
-            config.connection_count_max,
-            open_files_max,
-            config.open_files_max,
-        )
 
 
 def _our_own(error: BaseException) -> BaseException | None:

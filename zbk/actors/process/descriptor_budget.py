@@ -47,6 +47,17 @@ class DescriptorBudget(msgspec.Struct, frozen=True):
     backlog: int  # connections that the kernel holds until they are accepted
     connections: ConnectionLimits
 
+    def reduced(self, config: BookieConfig) -> str:
+        """Return which configured limits the descriptors reduce; empty: none."""
+        greeted_max, open_files_max = self.connections.greeted_max, self.open_files_max
+        if greeted_max >= config.connection_count_max and open_files_max >= config.open_files_max:
+            return ""
+        return (
+            f"of {self.limit} file descriptors, {greeted_max} are for clients "
+            f"(connection_count_max is {config.connection_count_max}) and {open_files_max} for "
+            f"reading index files and entry logs (open_files_max is {config.open_files_max})"
+        )
+
 
 def plan_descriptors(limit: int, config: BookieConfig) -> DescriptorBudget:
     """Return the use of ``limit`` descriptors.
