@@ -90,6 +90,7 @@ class WriterRequests:
         """Send the requests that ``add`` made."""
         if self._unsent:
             unsent, self._unsent = self._unsent, []
+            self._sent = None
             self._pool.request_all(unsent)
 
     def send_sync(self, effect: core.SendSync) -> None:

@@ -44,7 +44,7 @@ class ExplicitLac:
         self._since_ms = 0  # and since when
         self._told_lac = NO_ENTRY
         self._told_ms = 0
-        self._told: set[int] = set()  # slots that were, and have not failed to take it
+        self._told = 0  # bits of the slots that were, and have not failed to take it
         self._left_counts = [0] * slot_count  # how often a slot may still be told it
         self._taken_lacs = [NO_ENTRY] * slot_count  # what each slot has said to have
         self._awaited: dict[int, int] = {}  # by slot: the last LAC that it has not answered
@@ -91,14 +91,14 @@ class ExplicitLac:
     def failed(self, slot: int, lac: int) -> list[Effect]:
         """Note that a slot did not take it; return the syncs that do not wait any more."""
         if lac == self._told_lac:
-            self._told.discard(slot)
+            self._told &= ~(1 << slot)
         return self._answered(slot, lac)
 
     def slot_down(self, slot: int) -> list[Effect]:
         """Note that a slot will not answer; return the syncs that do not wait any more."""
         if self._awaited.pop(slot, None) is None:
             return []
-        self._told.discard(slot)
+        self._told &= ~(1 << slot)
         return self._settled()
 
     def replaced(self, slot: int) -> None:
@@ -114,19 +114,19 @@ class ExplicitLac:
     def _tell(self, lac: int, live: Collection[int], now_ms: int) -> list[Effect]:
         if lac > self._told_lac:
             self._told_lac = lac
-            self._told.clear()
+            self._told = 0
             self._left_counts = [self._count_max] * len(self._left_counts)
         due = self._untold(live)
         if due:
             self._told_ms = now_ms
         for slot in due:
-            self._told.add(slot)
+            self._told |= 1 << slot
             self._left_counts[slot] -= 1
             self._awaited[slot] = self._told_lac
         return [SendLac(slot, self._told_lac) for slot in due]
 
     def _untold(self, live: Collection[int]) -> list[int]:
-        return [slot for slot in live if slot not in self._told and self._left_counts[slot]]
+        return [slot for slot in live if not self._told >> slot & 1 and self._left_counts[slot]]
 
     def _answered(self, slot: int, lac: int) -> list[Effect]:
         if self._awaited.get(slot, NO_ENTRY) <= lac:

@@ -51,6 +51,7 @@ class Idle:
     def tick(self, now_ms: int, *, is_ending: bool) -> list[Effect]:
         """Return the LACs to send now; demand a round of syncs if one is due."""
         path = self._path
+        path.shrink()
         effects = self._explicit_lac.tick(path.lac, path.pushed_lac, self._slots.live, now_ms)
         if self._sync is not None and not is_ending and self._sync.is_due(path.lac, now_ms):
             self._syncs.demand()

@@ -269,6 +269,10 @@ class WritePath:
         """Note that a slot will answer nothing of what it got: it is owed that."""
         self._window.lost(slot)
 
+    def shrink(self) -> None:
+        """Return memory that an idle writer does not need."""
+        self._window.shrink()
+
     def missing_of_closed(self, last_entry_id: int) -> dict[str, tuple[Span, ...]]:
         """Return what is to be reported of a ledger that ends here: nothing more is sent."""
         self._miss(self._window.missed())

@@ -219,6 +219,12 @@ class WriteWindow:
         self._check()
         return acked
 
+    def shrink(self) -> None:
+        """Return the memory of what is empty: a dictionary keeps it after its last item."""
+        if not self.batches:
+            for emptied in (self.batches, *self._outstanding, *self._owed):
+                emptied.clear()
+
     def missed(self) -> Iterator[Missed]:
         """Yield what slots, live or not, have not answered of the acked batches."""
         for batch in self.batches.values():
