@@ -10,10 +10,8 @@ import click
 
 from benchmarks.slow_disk import SlowFiles
 from zbk.auditor.bookie_process import run_bookie
-from zbk.cli.config_options import config_options, server_config
-from zbk.cli.logs import log_to_stderr
+from zbk.cli.config_options import server_options, start_server
 from zbk.cli.options import duration_option
-from zbk.cli.parent import stop_with_parent
 from zbk.config import BookieConfig
 
 BOOKIE_COUNT = 3
@@ -36,22 +34,17 @@ def slow_programs(slow_bookie_ms: int, slow_disks_ms: int) -> dict[int, tuple[st
 
 
 @click.command()
-@config_options(BookieConfig)
+@server_options(BookieConfig)
 @duration_option(
     "--sync-delay", "sync_delay_ms", help_text="The additional time of each fsync.", required=True
 )
-@click.option("--stop-with-parent", "is_parent_watched", is_flag=True, help="Stop with stdin.")
 def run(
     sync_delay_ms: int,
-    is_parent_watched: bool,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
     """Serve until SIGTERM."""
-    log_to_stderr("text", "info")
-    if is_parent_watched:
-        stop_with_parent()
     files = SlowFiles(sync_delay_ms / 1000)
-    config = server_config(BookieConfig, options)
+    config = start_server(BookieConfig, options)
     sys.exit(run_bookie(config, on_ready=lambda _registration: None, files=files))
 
 

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from zbk.cli.config_file import config_option, read_tables
-from zbk.cli.options import metadata_option
+from zbk.cli.logs import log_to_stderr
+from zbk.cli.options import metadata_option, option_group
+from zbk.cli.parent import stop_with_parent
 from zbk.cli.store import cluster_address
 from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig
 from zbk.config.option import options_of
@@ -65,8 +66,40 @@ def offline_config(config_type: type[ServerConfigT], options: dict[str, Any]) ->
     return build(config_type, flags=flags, environment=os.environ, table=table)
 
 
-def log_options(command: FunctionT) -> FunctionT:
-    """Add ``--log-format`` and ``--log-level`` to a command."""
+def server_options(config_type: ConfigType) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds the options of a server: its configuration and its log."""
+    return option_group(
+        config_options(config_type),
+        _log_options,
+        click.option(
+            "--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes."
+        ),
+    )
+
+
+def start_server(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:
+    """Start the log of a server, and watch its parent if wanted; return its configuration.
+
+    ``options`` are the values of ``server_options``, and are left with those of the configuration.
+
+    Raises:
+        InvalidOptionError: an option is unknown or out of its range, or no metadata store is given.
+    """
+    log = build(
+        LogConfig,
+        flags={name: options.pop(f"log_{name}") for name in ("format", "level")},
+        environment={},  # click reads the variables
+        table=read_tables(options["config_file"]).get("log", {}),
+    )
+    is_parent_watched = options.pop("stop_with_parent")
+    config = server_config(config_type, options)
+    log_to_stderr(log.format, log.level)
+    if is_parent_watched:
+        stop_with_parent()
+    return config
+
+
+def _log_options(command: FunctionT) -> FunctionT:
     for name, choices in (
         ("level", ["debug", "info", "warning", "error"]),
         ("format", ["text", "json"]),
@@ -79,22 +112,6 @@ def log_options(command: FunctionT) -> FunctionT:
             help=f"{options_of(LogConfig)[name].help}  [default: {getattr(LogConfig(), name)}]",
         )(command)
     return command
-
-
-def log_config(
-    config_file: Path | None, log_format: str | None, log_level: str | None
-) -> LogConfig:
-    """Build the configuration of log lines from ``log_options`` and the file.
-
-    Raises:
-        InvalidOptionError: an option is unknown, or has no such value.
-    """
-    return build(
-        LogConfig,
-        flags={"format": log_format, "level": log_level},
-        environment={},  # click reads the variables
-        table=read_tables(config_file).get("log", {}),
-    )
 
 
 def value_text(name: str, value: float | str | tuple[str, ...]) -> str:

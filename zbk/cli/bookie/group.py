@@ -8,10 +8,10 @@ import click
 from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_options import (
     config_options,
-    log_config,
-    log_options,
     offline_config,
     server_config,
+    server_options,
+    start_server,
 )
 from zbk.cli.options import bookie_id_argument, metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows, readable, time_text
@@ -52,8 +52,7 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     ("zbk bookie run --config /etc/zbk/bookie.toml", "as a service"),
     ("zbk bookie run ... --log-format json", "log lines for programs"),
 )
-@config_options(BookieConfig)
-@log_options
+@server_options(BookieConfig)
 @click.option(
     "--wiped-on-purpose",
     is_flag=True,
@@ -64,11 +63,7 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     is_flag=True,
     help="Also audit and repair in this process, as `zbk autorecovery run` does.",
 )
-@click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes.")
 def run(
-    log_format: str | None,
-    log_level: str | None,
-    stop_with_parent: bool,
     wiped_on_purpose: bool,
     autorecovery: bool,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
@@ -81,20 +76,13 @@ def run(
     bookie starts only with --wiped-on-purpose, and denies no entry of a ledger until it has checked
     the ledger against its peers.
     """
-    log = log_config(options["config_file"], log_format, log_level)
-    config = server_config(BookieConfig, options)
+    from zbk.auditor.bookie_process import run_bookie
+
+    config = start_server(BookieConfig, options)
     beside = None
     if autorecovery:
         own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
         beside = offline_config(AutorecoveryConfig, own_cluster)
-    from zbk.auditor.bookie_process import run_bookie
-    from zbk.cli.logs import log_to_stderr
-    from zbk.cli.parent import stop_with_parent as watch_parent
-
-    log_to_stderr(log.format, log.level)
-
-    if stop_with_parent:
-        watch_parent()
     sys.exit(
         run_bookie(
             config,
