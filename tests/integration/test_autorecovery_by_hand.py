@@ -58,7 +58,7 @@ class WritingThread:
 
     def _run(self) -> None:
         try:
-            while not self._is_over.is_set():
+            while not self._is_over.wait(0.005):
                 self.ledger.append_many([b"%d" % (self.entry_count + n) for n in range(10)]).result(
                     30
                 )

@@ -34,13 +34,16 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
         yield connected
 
 
+PACE_S = 0.005  # between batches: a load that takes a whole core makes changes slow
+
+
 class Load:
     """Appends in a thread of its own, in batches or one by one, many at a time."""
 
     def __init__(self, ledger: zbk.LedgerWriter, *, is_many: bool) -> None:
         self._ledger = ledger
         self._append = self._append_many if is_many else self._append_each
-        self._is_stopping = False
+        self._stopping = threading.Event()
         self.acked_count = 0
         self.error: zbk.ZbkError | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -48,7 +51,7 @@ class Load:
 
     def _run(self) -> None:
         try:
-            while not self._is_stopping:
+            while not self._stopping.wait(PACE_S):
                 self.acked_count = self._append(self.acked_count)
         except zbk.ZbkError as error:
             self.error = error
@@ -69,7 +72,7 @@ class Load:
         assert self.error is None
 
     def stop(self) -> None:
-        self._is_stopping = True
+        self._stopping.set()
         self._thread.join(30)
         assert not self._thread.is_alive()
         assert self.error is None
