@@ -261,7 +261,7 @@ def test_what_is_to_be_repaired_is_listed_and_a_ledger_can_be_checked(
     kill_for_good(cluster, connection, index)
     gone = shell.run("ledger", "check", str(ledger_id), "-o", "json", exit_code=3)
     assert json.loads(gone.stdout)["undecided"] == [name]
-    assert f"did not say: {name}" in gone.stderr.decode()
+    assert f"did not answer and may lack entries: {name}" in gone.stderr.decode()
 
 
 def test_a_full_check_whose_bookies_are_all_gone_does_not_end_well(
