@@ -14,6 +14,7 @@ import msgspec
 from zbk.config import BookieConfig
 from zbk.config.units import parse_free
 from zbk.health.finding import Finding, counted, named
+from zbk.health.journal_scrape import JournalMetrics
 from zbk.wire.messages import BookieInfo
 
 DEFAULT_ENSEMBLE_SIZE: Final = 3
@@ -21,6 +22,9 @@ DEFAULT_ENSEMBLE_SIZE: Final = 3
 
 LOW_FREE_SIZE: Final = parse_free(BookieConfig().disk_warn_free).size
 """Free space below which a bookie with default options warns."""
+
+UNSYNCED_AGE_S_MAX: Final = 10
+"""Ten times the default interval of background fsyncs."""
 
 
 class BookieFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +37,8 @@ class BookieFacts(msgspec.Struct, frozen=True, kw_only=True):
     info: BookieInfo | None = None
     silence: str = ""  # why it gave no info
     wire_version: int = 0  # of the protocol, as agreed with it; 0: not known
+    http: str = ""  # address of its metrics; empty: none
+    journals: JournalMetrics | None = None  # from its metrics, where this machine reaches them
 
 
 class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +126,17 @@ def _of_the_bookies(facts: ClusterFacts) -> Iterator[Finding]:
             command="zbk status --timeout 30s",
             is_problem=False,
             subjects=unasked,
+        )
+    lagging = _ids(facts.bookies, _has_old_unsynced_bytes)
+    if lagging:
+        yield Finding(
+            kind="journals-lag",
+            what=f"{counted(len(lagging), 'bookie')} with bytes that were not synced for over "
+            f"{UNSYNCED_AGE_S_MAX} s ({named(lagging)})",
+            consequence="a loss of power loses what VD ledgers acknowledged in this time",
+            command="zbk top; with sync_interval_ms = 0 writers have to call sync()",
+            is_problem=False,
+            subjects=lagging,
         )
     versions = Counter(one.version for one in facts.bookies)
     if len(versions) > 1:
@@ -210,6 +227,10 @@ def _why(facts: ClusterFacts, kind: str) -> str:
 
 def _ids(bookies: Sequence[BookieFacts], is_so: Callable[[BookieFacts], bool]) -> tuple[str, ...]:
     return tuple(one.bookie_id for one in bookies if is_so(one))
+
+
+def _has_old_unsynced_bytes(one: BookieFacts) -> bool:
+    return one.journals is not None and one.journals.unsynced_age_s > UNSYNCED_AGE_S_MAX
 
 
 def _of_info(is_so: Callable[[BookieInfo], bool]) -> Callable[[BookieFacts], bool]:

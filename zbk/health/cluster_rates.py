@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.health.fsync_scrape import FsyncTotals
+from zbk.health.journal_scrape import JournalMetrics
 from zbk.wire.messages import BookieInfo
 
 COUNTERS: Final = {
@@ -24,7 +24,7 @@ class BookieSample(msgspec.Struct, frozen=True, kw_only=True):
     bookie_id: str
     is_readonly: bool
     info: BookieInfo | None = None
-    fsyncs: FsyncTotals | None = None
+    journals: JournalMetrics | None = None
 
 
 class ClusterSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ def _rates(before: BookieSample | None, after: BookieSample, duration_s: float) 
         found,
         rates={name: max(0, count) / duration_s for name, count in counts.items()},
         cpu_share=max(0, now.cpu_ms - then.cpu_ms) / 1_000 / duration_s,
-        fsync_ms=_fsync_ms(before.fsyncs, after.fsyncs),
+        fsync_ms=_fsync_ms(before.journals, after.journals),
     )
 
 
@@ -91,7 +91,7 @@ def _state(sample: BookieSample, info: BookieInfo) -> str:
     return "read-only" if sample.is_readonly or info.is_readonly else "writable"
 
 
-def _fsync_ms(before: FsyncTotals | None, after: FsyncTotals | None) -> float | None:
-    if before is None or after is None or after.count <= before.count:
+def _fsync_ms(before: JournalMetrics | None, after: JournalMetrics | None) -> float | None:
+    if before is None or after is None or after.fsync_count <= before.fsync_count:
         return None
-    return 1_000 * (after.duration_s - before.duration_s) / (after.count - before.count)
+    return 1_000 * (after.fsync_s - before.fsync_s) / (after.fsync_count - before.fsync_count)

@@ -5,12 +5,12 @@ from typing import Self
 
 from zbk.health.bookie_infos import BookieAsker
 from zbk.health.cluster_rates import BookieSample, ClusterSample
-from zbk.health.fsync_scrape import scrape_fsyncs
+from zbk.health.cluster_survey import http_url
+from zbk.health.journal_scrape import scrape_journals
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import instance_id
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
-from zbk.metadata.values import BookieRegistration
 from zbk.system.clock import monotonic_us
 from zbk.system.deadline import within
 from zbk.wire.messages import BookieInfo
@@ -62,7 +62,7 @@ class ClusterSampler:
         bookies = [found[one] for one in sorted(found)]
         answers = self._asker.ask({one.bookie_id: one.address for one in bookies})
         at_us = monotonic_us()
-        fsyncs = scrape_fsyncs({one.bookie_id: _url(one) for one in bookies if _url(one)}, 1.0)
+        journals = scrape_journals({one.bookie_id: http_url(one) for one in bookies})
         samples = []
         for one in bookies:
             answer = answers.get(one.bookie_id)
@@ -72,7 +72,7 @@ class ClusterSampler:
                     bookie_id=one.bookie_id,
                     is_readonly=one.is_readonly,
                     info=outcome if isinstance(outcome, BookieInfo) else None,
-                    fsyncs=fsyncs.get(one.bookie_id),
+                    journals=journals.get(one.bookie_id),
                 )
             )
         return ClusterSample(
@@ -81,8 +81,3 @@ class ClusterSampler:
             underreplicated_count=underreplicated_count,
             in_repair_count=in_repair_count,
         )
-
-
-def _url(found: BookieRegistration) -> str:
-    """Return the address of a bookie's metrics; empty if it serves none over HTTP."""
-    return found.http if isinstance(found.http, str) and found.http.startswith("http") else ""

@@ -11,6 +11,7 @@ import msgspec
 from zbk.errors import DamageError, MetadataUnavailableError, UnsupportedVersionError, ZbkError
 from zbk.health.bookie_infos import BookieAnswer, ask_bookies
 from zbk.health.cluster_health import BookieFacts, ClusterFacts
+from zbk.health.journal_scrape import scrape_journals
 from zbk.metadata.paths import COOKIES
 from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.bookies import BookieRegistry
@@ -48,9 +49,20 @@ def survey_cluster(metadata: str, timeout_s: float, ask: AskBookies = ask_bookie
         return ClusterFacts(metadata=metadata, store_error=str(error))
     finally:
         store.close()
+    journals = scrape_journals({one.bookie_id: one.http for one in facts.bookies})
     answers = ask({one.bookie_id: one.address for one in facts.bookies}, instance, timeout_s)
-    bookies = tuple(_with_answer(one, answers.get(one.bookie_id)) for one in facts.bookies)
+    bookies = tuple(
+        msgspec.structs.replace(
+            _with_answer(one, answers.get(one.bookie_id)), journals=journals.get(one.bookie_id)
+        )
+        for one in facts.bookies
+    )
     return msgspec.structs.replace(facts, bookies=bookies)
+
+
+def http_url(found: BookieRegistration) -> str:
+    """Return the address of a bookie's metrics; empty if it serves none over HTTP."""
+    return found.http if isinstance(found.http, str) else ""
 
 
 def _of_store(store: MetadataStore) -> tuple[ClusterFacts, str]:
@@ -97,6 +109,7 @@ def _registered(found: BookieRegistration) -> BookieFacts:
         address=found.address,
         is_readonly=found.is_readonly,
         version=found.version,
+        http=http_url(found),
     )
 
 

@@ -12,16 +12,16 @@ from zbk.health.cluster_rates import (
     rates_between,
     total,
 )
-from zbk.health.fsync_scrape import FsyncTotals
+from zbk.health.journal_scrape import JournalMetrics
 
 
 def bookie(
     bookie_id: str = "b-1",
-    fsyncs: FsyncTotals | None = None,
+    journals: JournalMetrics | None = None,
     **info: Any,  # noqa: ANN401 - of BookieInfo
 ) -> BookieSample:
     found = bookie_info(bookie_id, **info)
-    return BookieSample(bookie_id=bookie_id, is_readonly=False, info=found, fsyncs=fsyncs)
+    return BookieSample(bookie_id=bookie_id, is_readonly=False, info=found, journals=journals)
 
 
 def at(second: float, *bookies: BookieSample) -> ClusterSample:
@@ -43,8 +43,8 @@ def test_a_rate_is_the_growth_of_a_counter_by_the_time_between() -> None:
 
 
 def test_the_mean_of_fsyncs_is_of_those_between_the_samples() -> None:
-    before = bookie(fsyncs=FsyncTotals(count=100, duration_s=1.0))
-    after = bookie(fsyncs=FsyncTotals(count=104, duration_s=1.02))
+    before = bookie(journals=JournalMetrics(100, 1.0, 0, 0))
+    after = bookie(journals=JournalMetrics(104, 1.02, 0, 0))
 
     assert rates_between(at(1, before), at(2, after))[0].fsync_ms == pytest.approx(5)
     assert rates_between(at(1, before), at(2, before))[0].fsync_ms is None

@@ -52,6 +52,7 @@ def _summary(facts: "ClusterFacts", found: "Sequence[Finding]") -> dict[str, Any
     from zbk.health.finding import has_problem
 
     infos, is_known = facts.infos, not facts.store_error
+    journals = [one.journals for one in facts.bookies if one.journals is not None]
     counts = {
         "registered_bookie_count": len(facts.bookies),
         "writable_bookie_count": facts.writable_count,
@@ -59,6 +60,7 @@ def _summary(facts: "ClusterFacts", found: "Sequence[Finding]") -> dict[str, Any
         "limbo_bookie_count": sum(bool(one.limbo) for one in infos),
         "missing_bookies": list(facts.missing),
         "free_size_min": min((min(i.free_size, i.journal_free_size) for i in infos), default=None),
+        "unsynced_age_s_max": max((one.unsynced_age_s for one in journals), default=None),
         "versions": sorted({one.version for one in facts.bookies}),
         "ledger_count": facts.ledger_count,
         "underreplicated_count": facts.underreplicated_count,
@@ -94,9 +96,15 @@ def _screen(facts: "ClusterFacts", found: "Sequence[Finding]") -> dict[str, str]
         "bookies": f"{len(facts.bookies):,} of {member_count:,} registered: "
         f"{facts.writable_count:,} writable, {readonly_count:,} read-only; {answered}",
         "least_free": "-" if free_size is None else size_text(free_size),
+        **_journals(known["unsynced_age_s_max"]),
         "versions": ", ".join(known["versions"]),
         "ledgers": f"{facts.ledger_count:,}; {facts.underreplicated_count:,} lack copies, "
         f"{facts.in_repair_count:,} in repair, {facts.unrepairable_count:,} beyond repair",
         "autorecovery": f"{'on' if facts.is_autorecovery_enabled else 'off'}, "
         f"auditor {facts.auditor or '-'}",
     }
+
+
+def _journals(age_s: float | None) -> dict[str, str]:
+    """Return the line about journals, where their metrics are known."""
+    return {} if age_s is None else {"journals": f"oldest un-synced bytes {age_s:.1f} s"}

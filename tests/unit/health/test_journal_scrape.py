@@ -1,4 +1,4 @@
-"""The duration of fsyncs, from a page of metrics over HTTP."""
+"""The state of journals, from a page of metrics over HTTP."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from zbk.health.fsync_scrape import BOOKIE_COUNT_MAX, FsyncTotals, scrape_fsyncs, totals_in
+from zbk.health.journal_scrape import (
+    BOOKIE_COUNT_MAX,
+    JournalMetrics,
+    journal_metrics_in,
+    scrape_journals,
+)
 
 PAGE = """\
 # HELP zbk_journal_fsync_seconds Duration of each fsync of a journal.
@@ -16,6 +21,10 @@ zbk_journal_fsync_seconds_count{directory="/j1"} 4.0
 zbk_journal_fsync_seconds_sum{directory="/j1"} 0.5
 zbk_journal_fsync_seconds_count{directory="/j2"} 6.0
 zbk_journal_fsync_seconds_sum{directory="/j2"} 1.5
+zbk_journal_unsynced_bytes{directory="/j1"} 64.0
+zbk_journal_unsynced_bytes{directory="/j2"} 32.0
+zbk_journal_unsynced_age_seconds{directory="/j1"} 7.5
+zbk_journal_unsynced_age_seconds{directory="/j2"} 0.5
 zbk_journal_write_seconds_sum{directory="/j2"} 9.5
 """
 
@@ -41,20 +50,22 @@ def url() -> Iterator[str]:
 
 
 def test_the_journals_of_a_bookie_count_together(url: str) -> None:
-    assert scrape_fsyncs({"b-1": url}, 5.0) == {"b-1": FsyncTotals(count=10, duration_s=2.0)}
+    assert scrape_journals({"b-1": url}, 5.0) == {"b-1": JournalMetrics(10, 2.0, 96, 7.5)}
 
 
 def test_a_bookie_that_serves_nothing_is_left_out(url: str) -> None:
-    found = scrape_fsyncs({"b-1": url, "b-2": "http://127.0.0.1:1", "b-3": f"{url}/other"}, 5.0)
+    found = scrape_journals(
+        {"b-1": url, "b-2": "http://127.0.0.1:1", "b-3": f"{url}/other", "b-4": "file:///x"}, 5.0
+    )
 
     assert found.keys() == {"b-1"}
 
 
 def test_many_bookies_are_not_asked() -> None:
     assert (
-        scrape_fsyncs(dict.fromkeys(map(str, range(BOOKIE_COUNT_MAX + 1)), "http://x"), 1.0) == {}
+        scrape_journals(dict.fromkeys(map(str, range(BOOKIE_COUNT_MAX + 1)), "http://x"), 1.0) == {}
     )
 
 
 def test_another_page_has_no_totals() -> None:
-    assert totals_in("<html>") is None
+    assert journal_metrics_in("<html>") is None
