@@ -77,6 +77,17 @@ class LedgerLoop:
         elif self._outstanding_count and not self._has_ended.wait(TIMEOUT_S):
             self.failure = RequestTimeoutError(f"ledger {self.ledger_id}", TIMEOUT_S)
 
+    def end(self) -> None:
+        """Stop after the current append.
+
+        Raises:
+            ZbkError: an append failed.
+        """
+        self._stop.set()
+        self.join()
+        if self.failure is not None:
+            raise self.failure
+
     def __enter__(self) -> Self:
         return self
 

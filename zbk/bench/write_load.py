@@ -10,9 +10,8 @@ meanwhile a sampler reads their progress (``zbk.bench.samples``).
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from math import inf
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -25,7 +24,6 @@ from zbk.bench.pace import Pace
 from zbk.bench.percentiles import Percentiles
 from zbk.bench.samples import Sample, Sampler
 from zbk.client.api import Client
-from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import monotonic_s
 
 
@@ -151,48 +149,28 @@ def _write(
             raise loop.failure
 
 
-class _Neighbor:
-    """Appends single entries to a ledger beside the load, until ``end``."""
-
-    def __init__(self, client: Client, load: WriteLoad, ledger_type: LedgerType) -> None:
-        lone = msgspec.structs.replace(
-            load, ledger_type=ledger_type, api=Api.SYNC, rate=0.0, seconds=inf, roll_entry_count=0
-        )
-        self._stop = threading.Event()
-        self._loop = LedgerLoop(client, lone, 0, self._stop)
-        self.latencies = self._loop.latencies
-
-    def __enter__(self) -> Self:
-        self._loop.start(Pace(started_s=monotonic_s(), stop=self._stop))
-        return self
-
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._loop.join()
-        self._loop.__exit__(exception_type, exception, traceback)
-
-    def end(self) -> None:
-        """Stop after the current append.
-
-        Raises:
-            ZbkError: one of the appends failed.
-        """
-        self._stop.set()
-        self._loop.join()
-        if self._loop.failure is not None:
-            raise self._loop.failure
-
-
-def _neighbor(client: Client, load: WriteLoad) -> AbstractContextManager[_Neighbor | None]:
-    """Return the neighbor of the load, if it has one."""
+@contextmanager
+def _neighbor(client: Client, load: WriteLoad) -> Iterator[LedgerLoop | None]:
+    """Append single entries to a ledger beside the load; yield the loop, if there is one."""
     if load.neighbor_type is None:
-        return nullcontext()
-    return _Neighbor(client, load, load.neighbor_type)
+        yield None
+        return
+    lone = msgspec.structs.replace(
+        load,
+        ledger_type=load.neighbor_type,
+        api=Api.SYNC,
+        rate=0.0,
+        seconds=inf,
+        roll_entry_count=0,
+    )
+    stop = threading.Event()
+    with LedgerLoop(client, lone, 0, stop) as loop:
+        loop.start(Pace(started_s=monotonic_s(), stop=stop))
+        try:
+            yield loop
+        finally:
+            stop.set()
+            loop.join()
 
 
 @contextmanager
