@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from benchmarks.experiments.numbered import NumberedPayloads, batches
-from zbk.bench.program import tell
+from zbk.bench.program import report
 from zbk.client.api import connect
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.load import load
@@ -48,13 +48,13 @@ def write(uri: str, size: int, count: int, outstanding_count: int) -> None:
     writer = client.create_ledger(custom_metadata={"purpose": b"bench"})
     payloads = NumberedPayloads(size)
     load(writer, (payloads.batch(first, end) for first, end in batches(count, BATCH_COUNT)))
-    tell(LedgerWritten(writer.ledger_id, writer.last_add_acknowledged + 1))
+    report(LedgerWritten(writer.ledger_id, writer.last_add_acknowledged + 1))
     if not sys.stdin.buffer.readline():
         return
     for entry_id in range(count, count + outstanding_count):
         writer.append_async(payloads[entry_id])
     _wait_sent(writer, count + outstanding_count - 1)
-    tell(AddsSent(outstanding_count, writer.last_add_acknowledged + 1))
+    report(AddsSent(outstanding_count, writer.last_add_acknowledged + 1))
     sys.stdin.buffer.readline()
 
 

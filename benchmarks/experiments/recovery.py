@@ -151,13 +151,13 @@ def _die(
     counts = (load.entry_size, load.acknowledged_count, load.outstanding_count)
     arguments = [cluster.metadata_uri, *map(str, counts)]
     with Program("benchmarks.experiments.dying_writer", arguments) as writer:
-        written = writer.hear(LedgerWritten, WRITE_TIMEOUT_S)
+        written = writer.receive(LedgerWritten, WRITE_TIMEOUT_S)
         on_progress("killing the writer")
         for bookie in cluster.bookies:
             cluster.pause(bookie.index)
         try:
-            writer.tell("send")
-            sent = writer.hear(AddsSent, SEND_TIMEOUT_S)
+            writer.send("send")
+            sent = writer.receive(AddsSent, SEND_TIMEOUT_S)
             threading.Event().wait(SETTLE_S)
             writer.kill()
         finally:

@@ -17,7 +17,7 @@ import msgspec
 
 from benchmarks.peers.load import Meter, PeerFailedError, PeerLoad, PeerRun
 from benchmarks.peers.servers import Servers, Version
-from zbk.bench.program import Program, tell
+from zbk.bench.program import Program, report
 from zbk.errors import ZbkError
 from zbk.system.process import usage
 
@@ -124,14 +124,14 @@ def _written_by_processes(job: StreamJob, begin: Callable[[], None]) -> list[Str
                 for _ in range(job.load.process_count)
             ]
             for program, share in zip(programs, shares(job), strict=True):
-                program.tell(msgspec.json.encode(share).decode())
+                program.send(msgspec.json.encode(share).decode())
             for program in programs:
-                program.hear(StreamsOpen, OPEN_TIMEOUT_S)
+                program.receive(StreamsOpen, OPEN_TIMEOUT_S)
             begin()
             for program in programs:
-                program.tell("go")
+                program.send("go")
             timeout_s = job.load.seconds + 2 * ANSWER_TIMEOUT_S
-            return [program.hear(StreamsWritten, timeout_s) for program in programs]
+            return [program.receive(StreamsWritten, timeout_s) for program in programs]
     except ZbkError as error:
         raise PeerFailedError(str(error)) from error
 
@@ -160,7 +160,7 @@ def _write_of(peer: str) -> WriteStreams:
 
 
 def _wait_for_others() -> None:
-    tell(StreamsOpen())
+    report(StreamsOpen())
     sys.stdin.buffer.readline()
 
 
@@ -168,9 +168,9 @@ def main() -> None:
     """Run as one of several client processes."""
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=StreamJob)
     try:
-        tell(_written(job, _write_of(job.peer), _wait_for_others))
+        report(_written(job, _write_of(job.peer), _wait_for_others))
     except PeerFailedError as error:
-        tell(StreamsWritten(error=error.message))
+        report(StreamsWritten(error=error.message))
 
 
 if __name__ == "__main__":

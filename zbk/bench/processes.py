@@ -37,14 +37,14 @@ def run_processes(client: Client, load: WriteLoad, process_count: int) -> WriteR
         ]
         for number, program in enumerate(programs):
             job = Job(_share(load, number, process_count), client.config)
-            program.tell(msgspec.json.encode(job).decode())
+            program.send(msgspec.json.encode(job).decode())
         for program in programs:
-            program.hear(LedgersOpen, OPEN_TIMEOUT_S)
+            program.receive(LedgersOpen, OPEN_TIMEOUT_S)
         meter = Meter(client)
         for program in programs:
-            program.tell("go")
+            program.send("go")
         timeout_s = WRITE_TIMEOUT_S + load.seconds
-        written = [program.hear(Written, timeout_s) for program in programs]
+        written = [program.receive(Written, timeout_s) for program in programs]
     for one in written:
         if one.result is None:
             raise UnavailableError(f"a client process failed: {one.error}")

@@ -30,7 +30,7 @@ class Program:
 
     def __init__(self, module: str, arguments: Sequence[str]) -> None:
         self.name = module.rpartition(".")[2]
-        self._heard = b""
+        self._received = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
@@ -43,7 +43,7 @@ class Program:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def hear(self, kind: type[MessageT], timeout_s: float) -> MessageT:
+    def receive(self, kind: type[MessageT], timeout_s: float) -> MessageT:
         """Return the next object that the program writes, which must be of this kind.
 
         Raises:
@@ -51,12 +51,12 @@ class Program:
             RequestTimeoutError: it wrote nothing within ``timeout_s``.
         """
         deadline_s = monotonic_s() + timeout_s
-        while b"\n" not in self._heard:
-            self._heard += self._read(deadline_s, timeout_s)
-        line, _, self._heard = self._heard.partition(b"\n")
+        while b"\n" not in self._received:
+            self._received += self._read(deadline_s, timeout_s)
+        line, _, self._received = self._received.partition(b"\n")
         return msgspec.json.decode(line, type=kind)
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         """Send a line to the program.
 
         Raises:
@@ -93,7 +93,7 @@ class Program:
         return UnavailableError(f"the program {self.name} ended with exit code {exit_code}")
 
 
-def tell(message: msgspec.Struct) -> None:
+def report(message: msgspec.Struct) -> None:
     """Send an object to the program that started this one."""
     sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()

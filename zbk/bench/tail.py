@@ -90,7 +90,7 @@ def run_tail(client: Client, load: TailLoad) -> TailResult:
     _begin(lanes, load)
     arguments = [client.metadata_uri, *(str(writer.ledger_id) for writer in writers)]
     with Program("zbk.bench.tail_reader", arguments) as reader:
-        reader.hear(TailStarted, START_TIMEOUT_S + load.ledger_count * START_TIMEOUT_S_A_LEDGER)
+        reader.receive(TailStarted, START_TIMEOUT_S + load.ledger_count * START_TIMEOUT_S_A_LEDGER)
         started_s = monotonic_s()
         _append(lanes, load)
         seconds = monotonic_s() - started_s
@@ -193,7 +193,7 @@ def _seen(reader: Program) -> "dict[int, array[float]]":
     """Return the times at which the reader had each entry, by ledger."""
     seen_s: dict[int, array[float]] = {}
     while True:
-        told = reader.hear(EntriesSeen, SEEN_TIMEOUT_S)
+        told = reader.receive(EntriesSeen, SEEN_TIMEOUT_S)
         its_seen_s = seen_s.setdefault(told.ledger_id, array("d"))
         assert told.first_entry_id == len(its_seen_s), "they arrive in order"
         its_seen_s.extend(told.seen_s)

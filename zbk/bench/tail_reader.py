@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.bench.program import tell
+from zbk.bench.program import report
 from zbk.client.api import Client, connect
 from zbk.errors import NoSuchEntryError
 from zbk.protocol.entry.entry import Entry
@@ -50,7 +50,7 @@ def follow(uri: str, ledger_ids: Sequence[int]) -> None:
         for first in range(0, max(1, len(its_seen_s)), CHUNK_COUNT):
             end = first + CHUNK_COUNT
             is_last = end >= len(its_seen_s) and ledger_id == ledger_ids[-1]
-            tell(EntriesSeen(ledger_id, first, list(its_seen_s[first:end]), is_last))
+            report(EntriesSeen(ledger_id, first, list(its_seen_s[first:end]), is_last))
 
 
 def see(entries: Iterator[Entry], ledger_count: int) -> "dict[int, array[float]]":
@@ -66,7 +66,7 @@ def see(entries: Iterator[Entry], ledger_count: int) -> "dict[int, array[float]]
         if entry.entry_id != len(its_seen_s) - 1:
             raise NoSuchEntryError(entry.ledger_id, len(its_seen_s) - 1)
         if entry.entry_id == 0 and len(seen_s) == ledger_count:
-            tell(TailStarted())
+            report(TailStarted())
     return seen_s
 
 

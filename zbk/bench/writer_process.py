@@ -9,7 +9,7 @@ import sys
 import msgspec
 
 from zbk.bench.load import WriteLoad
-from zbk.bench.program import tell
+from zbk.bench.program import report
 from zbk.bench.write_load import WriteResult, run_write
 from zbk.client.api import Client
 from zbk.config import ClientConfig
@@ -42,7 +42,7 @@ def run(uri: str, job: Job) -> Written:
 
     def wait_for_others(_loops: object) -> None:
         nonlocal started_s
-        tell(LedgersOpen())
+        report(LedgersOpen())
         sys.stdin.buffer.readline()
         started_s = monotonic_s()
 
@@ -54,5 +54,5 @@ def run(uri: str, job: Job) -> Written:
 
 
 if __name__ == "__main__":
-    heard = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
-    tell(run(sys.argv[1], heard))
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    report(run(sys.argv[1], job))

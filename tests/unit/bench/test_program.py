@@ -1,4 +1,4 @@
-"""Programs of a measurement: what is heard of them, and how they end."""
+"""Programs of a measurement: their messages, and their ends."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ sys.exit(3)
 
 
 class Word(msgspec.Struct, frozen=True):
-    """What the echo tells."""
+    """The answer of the echo."""
 
     word: str
 
@@ -28,18 +28,18 @@ def _echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
-def test_what_a_program_tells_is_heard_object_by_object() -> None:
+def test_what_a_program_reports_is_received_object_by_object() -> None:
     with Program("zbk_test_echo", []) as program:
-        program.tell("one")
-        program.tell("two")
+        program.send("one")
+        program.send("two")
 
-        assert program.hear(Word, 15.0) == Word("one")
-        assert program.hear(Word, 15.0) == Word("two")
+        assert program.receive(Word, 15.0) == Word("one")
+        assert program.receive(Word, 15.0) == Word("two")
 
 
-def test_a_program_that_tells_nothing_is_not_waited_for_for_ever() -> None:
+def test_a_program_that_reports_nothing_is_not_waited_for_for_ever() -> None:
     with Program("zbk_test_echo", []) as program, pytest.raises(RequestTimeoutError):
-        program.hear(Word, 0.01)
+        program.receive(Word, 0.01)
 
 
 def test_a_program_that_has_ended_is_said_to_have() -> None:
@@ -47,7 +47,7 @@ def test_a_program_that_has_ended_is_said_to_have() -> None:
         Program("zbk_test_no_such_program", []) as program,
         pytest.raises(UnavailableError, match="zbk_test_no_such_program ended with exit code 1"),
     ):
-        program.hear(Word, 15.0)
+        program.receive(Word, 15.0)
 
 
 def test_a_program_that_was_killed_is_gone_and_can_be_killed_again() -> None:
