@@ -22,10 +22,7 @@ BAD_QUESTIONS: Final = frozenset({"Whether", "What"})
 BAD_SUBJECT: Final = re.compile(r"\b([Ww]hoever|[Nn]obody|[Ss]omebody)\b")
 UNREVISED: Final = frozenset(
     {
-        "zbk/actors/serve",
-        "zbk/client/write",
         "zbk/protocol/write",
-        "zbk/wire",
     }
 )
 DOCUMENTS: Final = ("*.md", "spark/*.md", "benchmarks/*.md")

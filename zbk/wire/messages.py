@@ -1,7 +1,7 @@
 """The messages between clients and bookies, version 3 of the protocol.
 
-A message is a row of ZeroMQ frames: a msgpack map (the *header*, below) and, behind it, plain
-bytes that are never inside msgpack. Unknown keys of a header are ignored; an unknown operation is
+A message is a row of ZeroMQ frames: a msgpack map (the *header*, below), followed by plain bytes
+that are never inside msgpack. Unknown keys of a header are ignored; an unknown operation is
 answered with ``UnknownOperationError``.
 
     operation     frames after the header
@@ -18,11 +18,11 @@ has an id that its answer repeats. Requests are idempotent: the same one may be 
 Version 2 has neither bundles nor ``watch_lacs``: everything else is as in version 3. HELLO says
 which version is spoken: the highest one that both sides know.
 
-Version 1 knew neither fences nor recovery. It is not spoken any more: a bookie that ignored
-``is_fencing`` as a key that it does not know would answer a recovery that it has not fenced for.
+Version 1 has neither fences nor recovery. It is no longer spoken: a bookie that ignores the
+unknown key ``is_fencing`` would answer a recovery without a fence.
 
-Every request names the incarnation of the bookie that it is meant for, and every answer the one
-it comes from: after a restart, nothing meant for the bookie's earlier life is carried out.
+Every request names the incarnation of the bookie that it is meant for, and every answer the
+incarnation that sent it. After a restart the bookie refuses requests for its earlier life.
 
 Source: design of the wire; BookKeeper's ``BookkeeperProtocol.proto`` for the operations.
 """
@@ -67,10 +67,10 @@ Count: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 24)]
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, gc=False):
-    """What every header has.
+    """The fields of every header.
 
-    No message can be part of a circle, so the garbage collector need not look at them: with
-    thousands of ledgers its looks were a tenth of a client's time.
+    No message is part of a reference cycle, so the garbage collector need not track them: with
+    thousands of ledgers that took a tenth of a client's time.
     """
 
     request_id: Natural
@@ -81,7 +81,7 @@ class Message(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, gc=Fals
 
 
 class Hello(Message, frozen=True, tag="hello"):
-    """Open a connection. Empty ids mean "whoever you are" (tools that look around)."""
+    """Open a connection. Empty ids accept any bookie and any cluster (for tools)."""
 
     magic: Name = MAGIC
     version_min: Natural = VERSION_MIN
@@ -94,8 +94,8 @@ class Hello(Message, frozen=True, tag="hello"):
 class Add(Message, frozen=True, tag="add"):
     """Store a batch of entries of one ledger.
 
-    A recovery add is taken by a fenced ledger, too, and is answered after an fsync whatever the
-    ledger's type. A bookie that does not hold the ledger asks the metadata store for it first.
+    A fenced ledger accepts recovery adds; they are answered after an fsync whatever the ledger's
+    type. A bookie that does not hold the ledger asks the metadata store for it first.
     """
 
     ledger_id: Natural
@@ -112,7 +112,7 @@ class Add(Message, frozen=True, tag="add"):
 class Read(Message, frozen=True, tag="read"):
     """Read entries: ``first_entry_id .. last_entry_id``, or the ids in a frame of their own.
 
-    The answer may hold fewer entries than asked, at least one; the rest is asked again.
+    The answer may hold fewer entries than requested, at least one; the client requests the rest.
 
     A fencing read fences the ledger first, also one that the bookie does not hold, if the metadata
     store has it; every answer, "no such entry" too, comes after the fence is on stable storage.
@@ -204,31 +204,31 @@ class Sync(Message, frozen=True, tag="sync"):
 
 
 class GetLedgerInfo(Message, frozen=True, tag="ledger_info"):
-    """Ask what a bookie holds of a ledger, from ``first_entry_id`` on."""
+    """Request the list of entries of a ledger that a bookie holds, from ``first_entry_id`` on."""
 
     ledger_id: Natural
     first_entry_id: Natural = 0
 
 
 class GetBookieInfo(Message, frozen=True, tag="bookie_info"):
-    """Ask a bookie about itself."""
+    """Request information about the bookie itself."""
 
 
 class CollectGarbage(Message, frozen=True, tag="gc"):
-    """Start a round of garbage collection, or ask how it goes. Answered at once."""
+    """Start a round of garbage collection, or request its progress. Answered at once."""
 
     is_round_wanted: bool = True
     compaction: Literal["", "minor", "major"] = ""  # to follow in that round, due or not
 
 
 class Scrub(Message, frozen=True, tag="scrub"):
-    """Start a pass that reads all files for damage, or ask how it goes. Answered at once."""
+    """Start a pass that checks all files for damage, or request its progress. Answered at once."""
 
     is_pass_wanted: bool = True
 
 
 class Ping(Message, frozen=True, tag="ping"):
-    """Ask for a sign of life."""
+    """Check that the bookie responds."""
 
 
 PartSizes: TypeAlias = Annotated[
@@ -244,8 +244,8 @@ PartRequest: TypeAlias = Add | Read | ReadLac | WriteLac | Sync | GetLedgerInfo
 class Bundle(Message, frozen=True, tag="bundle"):
     """Several requests in one message, each with its own request id, and answered by itself.
 
-    They count, are carried out and are refused as if each had come alone, in this order.
-    ``incarnation`` is that of all; the message's own ``request_id`` is 0, and no answer has it.
+    They count, are carried out and are refused as if each had arrived alone, in this order.
+    ``incarnation`` applies to all; the message's own ``request_id`` is 0, and no answer has it.
     """
 
     parts: Annotated[list[PartRequest], Meta(min_length=1, max_length=PART_COUNT_MAX)]
@@ -289,7 +289,7 @@ class AddAnswer(Message, frozen=True, tag="add_ok"):
 
 
 class ReadAnswer(Message, frozen=True, tag="read_ok"):
-    """The first ``count`` of the entries asked for."""
+    """The first ``count`` of the requested entries."""
 
     count: Count
     lac: EntryIdOrNone = NO_ENTRY
@@ -324,7 +324,7 @@ class SyncAnswer(Message, frozen=True, tag="sync_ok"):
 
 
 class LedgerInfo(Message, frozen=True, tag="ledger_info_ok"):
-    """What a bookie holds of a ledger."""
+    """The entries of a ledger that a bookie holds."""
 
     is_known: bool
     is_fenced: bool = False
@@ -394,7 +394,7 @@ class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
 
 
 class GarbageStatus(Message, frozen=True, tag="gc_ok"):
-    """How garbage collection goes; counts and sizes are of the last round that ended."""
+    """Progress of garbage collection; counts and sizes are of the last round that ended."""
 
     awaited_round: Natural  # has seen, once it has ended, what was deleted before the request
     ended_round: Natural  # the last one that ended; 0 is none
@@ -412,7 +412,7 @@ class GarbageStatus(Message, frozen=True, tag="gc_ok"):
 
 
 class ScrubStatus(Message, frozen=True, tag="scrub_ok"):
-    """How the pass under way goes, or how the last one went; ``begun_pass`` says which it is."""
+    """Progress of the current pass, or result of the last one; ``begun_pass`` is its number."""
 
     awaited_pass: Natural  # reads everything that was there before the request
     begun_pass: Natural  # the last one that began; 0 is none
@@ -429,7 +429,7 @@ class ScrubStatus(Message, frozen=True, tag="scrub_ok"):
 
 
 class Pong(Message, frozen=True, tag="pong"):
-    """A sign of life."""
+    """The bookie responds."""
 
 
 class Refused(Message, frozen=True, tag="error"):

@@ -3,15 +3,15 @@
 Order of an add, as in the seed: entry log, index, journal, answer. All adds that arrived together
 are one gathered write to the entry log and one ticket of the journal (of each, if there are more).
 
-An add that came again is answered once its entries are surely durable, whatever the ledger's type;
-other bytes under the same id are refused, also from a recovery, whose copies are the same bytes.
-But where the copy here is damaged, a recovery's is stored anew, and the index points at that one.
+A repeated add is answered once its entries are durable, whatever the ledger's type. Other bytes
+under the same id are refused, also from a recovery, whose copies are the same bytes. Where the copy
+here is damaged, the copy of a recovery is stored, and the index points at it.
 
-A bookie without space takes no ordinary adds. Those of recoveries, and explicit LACs, go on as long
-as the journal keeps room for fences; and whoever writes to a fenced ledger is told that instead.
+A bookie without space refuses ordinary adds. Recovery adds and explicit LACs continue as long as
+the journal keeps room for fences. An add to a fenced ledger is answered with the fence.
 
-After a loss that may include fences, ordinary adds to ledgers of before are refused for ever
-(``zbk.durability.limbo``): their writers take another bookie.
+After a loss that may include fences, ordinary adds to earlier ledgers are refused for ever
+(``zbk.durability.limbo``): their writers choose another bookie.
 
 A ledger that is new here waits for the metadata store (``new_ledger_gate``).
 
@@ -66,7 +66,7 @@ class AddRequests:
         self._entry_size_max = entry_size_max
 
     def add(self, inbound: Inbound, request: Add) -> None:
-        """Store a batch, or what of it is missing; answer as the ledger's type promises."""
+        """Store the new entries of a batch; answer as the ledger's type promises."""
         whole = _batch_of(request, inbound.frames, self._entry_size_max)
         if self._storage.limbo.limbo.losses and not request.is_recovery:
             self._check_limbo(request)
@@ -145,7 +145,7 @@ class AddRequests:
         """Refuse an add to a ledger that may have been fenced here.
 
         Raises:
-            UnknownLedgerStateError: nobody knows.
+            UnknownLedgerStateError: the fence may have been lost.
             LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: no bookie would take it.
         """
         try:
@@ -188,7 +188,7 @@ class AddRequests:
         return leaves_room_for_fences(left_size, record_size)
 
     def _admit(self, slot: LedgerSlot, request: Add | WriteLac) -> None:
-        """Accept what changes a ledger; a new one is known from now on."""
+        """Admit a change of a ledger. A new ledger is known from now on."""
         ledger, key, kind = slot.ledger, request.ledger_key, request.ledger_type
         try:
             if isinstance(request, Add):
@@ -210,24 +210,24 @@ class AddRequests:
     def _part_to_store(
         self, slot: LedgerSlot, batch: EntryBatch, request: Add
     ) -> EntryBatch | None:
-        """Return what of the batch is to be stored, or ``None`` if all of it is, byte for byte.
+        """Return the part of the batch to store; ``None`` if the same bytes are stored already.
 
         Raises:
             DuplicateEntryError: an id is stored with other bytes.
             EntryUnreadableError: the copy here cannot be read; a recovery's is stored anew.
         """
-        self._turn.store_batches()  # the index has to know what came just before
+        self._turn.store_batches()  # the index must know the earlier adds of this turn
         if request.is_recovery:
             return slot.stored.part_to_mend(batch)
         return slot.stored.part_to_store(batch)
 
 
 def _recorded_lac(batch: EntryBatch, lac: int) -> int:
-    """Return the LAC in the header of the last entry: it is what a start would find.
+    """Return the LAC in the header of the last entry: a start would find it.
 
-    The header was not verified, only its checksum on the way: what the request says bounds it.
+    The header was not verified, only the batch's checksum: the LAC of the request bounds it.
     """
-    # of two that are equal the one that the ledger keeps, too: one object less in its memory
+    # if both are equal, the object that the ledger keeps as well: it saves memory
     return min(lac, stored_lac(batch.body, len(batch.body) - batch.sizes[-1]))
 
 

@@ -199,8 +199,8 @@ class LacWatches:
     def resume(self, inbound: Inbound, request: WatchLacs, now_ms: int) -> Session | None:
         """Return the session of a request, without the watches that it leaves.
 
-        ``None``: the request is answered. Its session is not known; or it is a repeated one, whose
-        answer nobody hears: the ids of a connection's requests ascend.
+        ``None``: the request is answered. Its session is not known, or it is a repeated request:
+        the ids of a connection's requests ascend.
         """
         session = self._sessions.get(inbound.peer)
         if session is not None and request.request_id <= session.last_request_id:

@@ -31,7 +31,7 @@ class LookUp(msgspec.Struct, frozen=True):
 
 
 class LookedUp(msgspec.Struct, frozen=True):
-    """To the storage actor: what came of a ``LookUp``, for each of its ledgers."""
+    """To the storage actor: the result of a ``LookUp``, for each of its ledgers."""
 
     findings: dict[int, Finding]
 

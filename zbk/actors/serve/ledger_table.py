@@ -1,12 +1,11 @@
 """The ledgers that a bookie works with, each as the rules see it.
 
-A ``BookieLedger`` is made from what storage keeps of the ledger when somebody asks for it, and
-forgotten, idlest first, when there are more than ``LEDGER_COUNT_MAX`` and nothing of it is on its
-way: what storage keeps is enough to make it again. Not so while anything of it is not yet on stable
-storage: a fence, a LAC and a sync cursor that are made from storage are taken to be durable.
+A ``BookieLedger`` is made from storage when a request needs it. Above ``LEDGER_COUNT_MAX`` the
+table evicts ledgers, the idlest first, whose records are all on stable storage: they can be made
+again. A ledger with a record that is not synced stays, because a fence, a LAC and a sync cursor
+that are made from storage count as durable.
 
-There is one slot for a ledger, and whoever asks gets that one: a fence that was put on one object
-while adds ask another would not hold.
+A ledger has one slot. With two, a fence in one of them would not stop adds through the other.
 
 Owned by the storage actor.
 """
@@ -93,10 +92,10 @@ class LedgerTable:
         return slot
 
     def check_not_deleted(self, ledger_id: int) -> None:
-        """Accept a ledger that this bookie may take in.
+        """Accept a ledger that was not deleted.
 
         Raises:
-            NoSuchLedgerError: it was deleted from the cluster, and is taken in no more.
+            NoSuchLedgerError: it was deleted from the cluster.
         """
         if self._storage.is_deleted(ledger_id):
             raise NoSuchLedgerError(ledger_id)
@@ -130,7 +129,7 @@ class LedgerTable:
     def check_fence_known(self, ledger_id: int) -> None:
         """Accept a ledger whose fence was not lost.
 
-        Readers were told no higher LAC of it than is here.
+        No reader has received a higher LAC of it than the one here.
 
         Raises:
             UnknownLedgerStateError: a fence may have been lost.
@@ -218,7 +217,7 @@ class LedgerTable:
 
 
 def _last_lac(stored: StoredLedger, last_entry_id: int) -> int:
-    """Return the LAC that came with the last entry: once told to a reader, it stays."""
+    """Return the LAC in the last entry: a reader may have received it, so it must not fall."""
     if last_entry_id == NO_ENTRY:
         return NO_ENTRY
     resolved = stored.resolve(range(last_entry_id, last_entry_id + 1), 1)

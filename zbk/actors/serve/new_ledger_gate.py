@@ -29,7 +29,7 @@ class NewLedgerGate:
         return bool(len(self._room))
 
     def holds_back(self, inbound: Inbound) -> bool:
-        """Return whether a request has to wait behind others of its ledger; then it does.
+        """Return whether a request waits after others of its ledger; keep it then.
 
         Raises:
             BusyError: too much waits.
@@ -43,11 +43,11 @@ class NewLedgerGate:
         return is_waiting
 
     def slot(self, inbound: Inbound, request: Add | Read | ReadLac | WriteLac) -> LedgerSlot | None:
-        """Return a ledger for what makes it known; ``None``: the request waits from now on.
+        """Return the ledger of a request that may be its first; ``None``: the request waits.
 
         Raises:
             NoSuchLedgerError: it was deleted, or there never was one.
-            MetadataUnavailableError: nobody can say whether there is.
+            MetadataUnavailableError: the metadata store did not answer.
             UnauthorizedError, UnsupportedLedgerError: the ledger has another key, or type.
             BusyError: too much waits.
         """
@@ -64,18 +64,18 @@ class NewLedgerGate:
         return slot
 
     def ask(self) -> None:
-        """Ask for the ledgers whose requests wait, if there are any and no question is open."""
+        """Look up the ledgers whose requests wait, unless a look-up is running."""
         ledger_ids = self._room.next_batch()
         if ledger_ids:
             self._ask(LookUp(ledger_ids))
 
     def released(self, findings: Mapping[int, Finding]) -> Iterator[Inbound]:
-        """Yield what waits no longer, in order; each is to be served before the next is taken."""
+        """Yield the released requests, in order. Serve each before taking the next."""
         for one in self._room.answered(findings):
             self._findings[one.ledger_id] = one.found
             yield from one.requests
             del self._findings[one.ledger_id]
 
     def give_up(self) -> Sequence[Inbound]:
-        """Return everything that waits: it is to be refused."""
+        """Return all waiting requests, to be refused."""
         return self._room.take_all()

@@ -19,7 +19,7 @@ StatusRequest: TypeAlias = GetBookieInfo | CollectGarbage | Scrub
 
 
 class ServeParts(msgspec.Struct, frozen=True):
-    """Where the storage actor's output goes, and what it reads beside storage."""
+    """The receivers of the storage actor's output, and its sources beside storage."""
 
     journals: Callable[[], Sequence[JournalSink]]  # there are none yet when the actor starts
     progresses: Sequence[SyncProgress]  # of each journal

@@ -1,4 +1,4 @@
-"""The answer that tells a client of an error.
+"""The answer that reports an error to a client.
 
 A lack of file descriptors concerns this bookie at this moment only: the client is told that the
 bookie is busy. Its request had no effect and may be repeated.

@@ -238,7 +238,7 @@ class StorageActor(LendingActor):
         self._gate.ask()
 
     def _waits(self, inbound: Inbound) -> bool:
-        """Return whether a request waits behind others of its ledger, or is refused."""
+        """Return whether a request waits after others of its ledger, or is refused."""
         try:
             return self._gate.holds_back(inbound)
         except BusyError as error:

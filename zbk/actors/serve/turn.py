@@ -270,7 +270,7 @@ class Turn:
         """Store the adds of this turn so far, or refuse them: the index knows them afterwards.
 
         Raises:
-            StorageFailedError: it is not known what was written: the bookie has to stop.
+            StorageFailedError: the written part is unknown; the bookie must stop.
         """
         if self._admitted:
             admitted, self._admitted = self._admitted, []

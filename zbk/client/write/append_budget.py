@@ -1,8 +1,8 @@
-"""How many bytes the writers of a client may have pending together.
+"""The shared limit on bytes that a client's writers have pending.
 
-Each writer has a limit of its own (``pending_size_max``); a thousand of them would fill memory, and
-the queues of the connections, long before they met theirs. At the limit appends wait, whichever
-writer they are for: the application slows down to the speed of the bookies.
+Each writer has its own limit (``pending_size_max``). A thousand writers would fill memory and the
+queues of the connections before they reached it. At the shared limit appends of all writers wait:
+the application slows down to the speed of the bookies.
 
 Any thread.
 """
@@ -15,11 +15,11 @@ from zbk.errors import RequestTimeoutError
 from zbk.system.clock import monotonic_s
 
 LOOK_S: Final = 1.0
-"""How long an append sleeps before it looks whether its writer is still there."""
+"""Seconds after which a waiting append checks that its writer still exists."""
 
 
 class AppendBudget:
-    """Bytes that are pending, with a limit. An append over the limit goes in alone."""
+    """Pending bytes, with a limit. An append larger than the limit is admitted alone."""
 
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
@@ -30,19 +30,19 @@ class AppendBudget:
 
     @property
     def size(self) -> int:
-        """Bytes that were taken and not given back."""
+        """Bytes that are reserved."""
         return self._size
 
     def take(
         self, size: int, timeout_s: float, check: Callable[[], None], ahead_size: int = 0
     ) -> int:
-        """Reserve room, return how much; wait until there is some.
+        """Reserve room, and return how many bytes; wait until there is room.
 
-        ``ahead_size`` more is taken while at least half of the room is free: it saves the next
-        calls. ``check`` raises when it is of no use any more.
+        ``ahead_size`` more bytes are reserved while at least half of the limit is free, which saves
+        later calls. ``check`` raises when the caller should wait no longer.
 
         Raises:
-            RequestTimeoutError: no room within ``timeout_s`` seconds; nothing was taken.
+            RequestTimeoutError: no room within ``timeout_s`` seconds; nothing was reserved.
             ZbkError: as ``check``.
         """
         with self._lock:
@@ -54,14 +54,14 @@ class AppendBudget:
             return size
 
     def give_back(self, size: int) -> None:
-        """Give room back."""
+        """Release reserved bytes."""
         with self._lock:
             self._size -= size
             if self._waiting_count:
                 self._changed.notify_all()
 
     def rouse(self) -> None:
-        """Wake those that wait, to look whether they still should."""
+        """Wake the waiting calls: each runs its ``check``."""
         with self._lock:
             self._changed.notify_all()
 

@@ -1,12 +1,12 @@
-"""Futures of appends: a tenth of the price of a ``concurrent.futures.Future``.
+"""Futures of appends: a tenth of the cost of a ``concurrent.futures.Future``.
 
-The standard future makes a lock, a condition and two lists of its own, several microseconds each
-time. Those of one writer share a condition; a list of them is resolved under one hold of it; and
-the lists are made when somebody asks for them. To everybody else they are standard futures:
-callbacks, ``wait``, ``as_completed`` and ``asyncio.wrap_future`` work. The last insists on the
-class, so it is the base; nothing of it is initialized.
+The standard future creates its own lock, condition and two lists, which takes several microseconds.
+The futures of one writer share a condition, a list of them is resolved under one hold of it, and
+their lists are created on first use. Otherwise they are standard futures: callbacks, ``wait``,
+``as_completed`` and ``asyncio.wrap_future`` work. The last requires the class, so it is the base;
+nothing of it is initialized.
 
-They cannot be cancelled: an entry on its way cannot be called back.
+They cannot be cancelled: an entry on its way cannot be revoked.
 """
 
 import threading

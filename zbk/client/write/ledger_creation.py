@@ -1,4 +1,4 @@
-"""How a ledger is made: what may be asked for, and what goes into the metadata store.
+"""The creation of ledgers: the options of a caller, and the metadata that result.
 
 The keywords of ``Client.create_ledger`` and its siblings are ``LedgerOptions``; ``plan_ledger``
 checks them once and turns them into a ``LedgerPlan``, which also holds the defaults.
@@ -26,11 +26,11 @@ from zbk.system.clock import wall_ms
 
 
 class LedgerOptions(TypedDict, total=False):
-    """The keywords that make a ledger; what each of them means when it is left out."""
+    """The keywords of a ledger; the comments give the defaults."""
 
     ensemble_size: int  # 3
     write_quorum_size: int  # 3: bookies that each entry goes to
-    ack_quorum_size: int  # 2: bookies that have to have it
+    ack_quorum_size: int  # 2: bookies that must have it
     ledger_type: LedgerType | Literal["PD_JOURNAL", "VD_JOURNAL"]  # PD_JOURNAL
     digest_type: DigestType | Literal["XXH3", "MAC", "NONE"]  # XXH3
     password: bytes  # empty
@@ -38,7 +38,7 @@ class LedgerOptions(TypedDict, total=False):
 
 
 class LedgerPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A ledger that may be made."""
+    """Checked options of a ledger."""
 
     quorum: Quorum
     ledger_type: LedgerType
@@ -48,7 +48,7 @@ class LedgerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_ledger(options: LedgerOptions) -> LedgerPlan:
-    """Check what was asked for, and fill in what was not.
+    """Check the options, and fill in the defaults.
 
     Raises:
         ArgumentTypeError: a keyword that does not exist, or a value of another type.
@@ -78,14 +78,14 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
         custom_metadata=arguments.custom_metadata(options.get("custom_metadata")),
     )
     if plan.digest_type is DigestType.MAC and not plan.password:
-        why = "needs a password: without one, anybody can compute the MAC of a made-up entry"
+        why = "needs a password; otherwise the MAC of a forged entry can be computed"
         raise ArgumentValueError("digest_type", plan.digest_type.value, why)
     level_of(plan.ledger_type).check_quorum(quorum)
     return plan
 
 
 class LedgerCreator:
-    """Makes ledgers in the metadata store, on bookies that take new entries."""
+    """Creates ledgers in the metadata store, on bookies that accept new entries."""
 
     def __init__(self, ledgers: LedgerStore, placer: BookiePlacer, wait_ms: int) -> None:
         self._ledgers = ledgers
@@ -93,7 +93,7 @@ class LedgerCreator:
         self._wait_ms = wait_ms  # for bookies, if there are too few
 
     def create(self, plan: LedgerPlan, *, has_writer: bool) -> LedgerMetadata:
-        """Make a ledger and return its metadata.
+        """Create a ledger and return its metadata.
 
         Raises:
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
@@ -101,7 +101,7 @@ class LedgerCreator:
         return self._create_some(plan, 1, has_writer=has_writer)[0]
 
     def create_many(self, plan: LedgerPlan, count: int) -> list[LedgerMetadata]:
-        """Make ledgers that have writers, in few steps of the store; delete all if one step fails.
+        """Create ledgers with writers, in few steps of the store; delete all if one step fails.
 
         Raises:
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.

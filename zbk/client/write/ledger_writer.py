@@ -1,4 +1,4 @@
-"""What an application holds of a ledger that it writes."""
+"""The handle of a ledger that an application writes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,25 +29,24 @@ ENTRY_OVERHEAD_SIZE: Final = 64
 ResultT = TypeVar("ResultT")
 
 WAIT_SHARE: Final = 0.9
-"""Of the time-out of a close, the part in which bookies may make entries durable."""
+"""The part of a close's time-out in which bookies may make entries durable."""
 
 LOSSY_WAIT_SHARE: Final = 0.5
-"""The same of a close that accepts a loss: the rest is for closing."""
+"""The same part if the close accepts a loss; the rest is for closing."""
 
 NAMED_COUNT_MAX: Final = 10
-"""Ledgers that an error names, of those that were not closed together."""
+"""The most ledgers that the error of ``close_all`` names."""
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""Anything with the buffer protocol is taken; these are what type checkers know of it."""
+"""Anything with the buffer protocol is accepted; type checkers know these types."""
 
 
 class LedgerWriter:
     """The single writer of one ledger. Any thread may call; entries get ids in order of the calls.
 
-    Made by ``Client.create_ledger``. As a context manager it closes the ledger at the end, also
-    after an error, by ``close()``: every acknowledged entry is in the closed ledger, or the ledger
-    stays open. The error of the block is the one that is raised; that of the close is added to it
-    as a note.
+    Created by ``Client.create_ledger``. As a context manager it calls ``close()`` at the end, also
+    after an error: every acknowledged entry is in the closed ledger, or the ledger stays open. The
+    block's own error is raised, with the error of the close as a note.
 
     Source: BookKeeper's ``WriteHandle``; ``sync`` from the relaxed-durability proposal.
     """
@@ -115,7 +114,7 @@ class LedgerWriter:
 
     @property
     def last_add_pushed(self) -> int:
-        """The LAP: the highest entry id that this writer has given out; -1 is none."""
+        """The LAP: the highest entry id that this writer has assigned; -1 is none."""
         return self._core.path.last_appended_id
 
     @property
@@ -130,11 +129,10 @@ class LedgerWriter:
 
     @property
     def unanswered_size(self) -> int:
-        """Bytes of encoded entries that are held here: some bookie has not answered them.
+        """Bytes of encoded entries in memory that some bookie has not answered.
 
-        An ack quorum may have: then it is what a slow bookie still has to get, or one that is
-        away, should it come back. It is bounded by
-        ``backlog_size`` of the client's options, and a batch more.
+        They may be acknowledged: a bookie that is slow or away still needs them. The limit is
+        ``backlog_size`` of the client's options, and one batch more.
         """
         return self._core.path.backlog_size
 
@@ -142,11 +140,11 @@ class LedgerWriter:
     def under_replicated(self) -> Mapping[str, Sequence[Span]]:
         """Ranges of acknowledged entries that bookies lack, by bookie id; usually none.
 
-        Each is a first and a last id; on a striped ledger it means those that are due on the
-        bookie. They have fewer copies than the write quorum, and an ack quorum at least. This
-        writer will not write them any more: a bookie was away for longer than ``backlog_size``
-        lasts, or was replaced, or had not answered when the ledger was closed. Autorecovery is told
-        of them when the ensemble changes and when the ledger is closed.
+        A range is a first and a last id; on a striped ledger it means the bookie's own entries.
+        These entries have fewer copies than the write quorum, and at least an ack quorum of copies.
+        This writer no longer sends them: a bookie was away for longer than ``backlog_size`` lasts,
+        was replaced, or had not answered when the ledger was closed. The writer reports them to
+        autorecovery when the ensemble changes and when the ledger is closed.
         """
         end = self.metadata.last_entry_id
         return self._core.path.missing.up_to(self.last_add_acknowledged if end is None else end)
@@ -164,7 +162,7 @@ class LedgerWriter:
             EntryTooLargeError: over the entry limit; nothing was added.
             LedgerClosedError, LedgerFencedError, NotEnoughBookiesError: the ledger takes no more;
                 ``outcome`` says whether the entry may be in it.
-            RequestTimeoutError: no answer yet; the entry may be added still.
+            RequestTimeoutError: no answer yet; the entry may still be added.
         """
         timeout_s = self._timeout_s(timeout)  # before anything is added, not after
         deadline_s = monotonic_s() + timeout_s
@@ -174,8 +172,8 @@ class LedgerWriter:
     def append_async(self, payload: BytesLike, *, timeout: float | None = None) -> "Future[int]":
         """Add one entry; return a future of its id. Blocks while too many bytes are pending.
 
-        ``timeout``, in seconds, is for the blocking. Callbacks of the future run in a thread that
-        the client works with: they must not block.
+        ``timeout``, in seconds, limits the blocking. Callbacks of the future run in a thread of
+        the client and must not block.
 
         Raises:
             EntryTooLargeError: over the entry limit; nothing was added.
@@ -193,9 +191,9 @@ class LedgerWriter:
     def append_many(
         self, payloads: Iterable[BytesLike], *, timeout: float | None = None
     ) -> "Future[range]":
-        """Add many entries in one go; return one future of the range of their ids.
+        """Add many entries at once; return one future of the range of their ids.
 
-        The fast way: everything costs once a batch. Blocks while too many bytes are pending.
+        The fastest way: most costs are per batch. Blocks while too many bytes are pending.
 
         Raises:
             EntryTooLargeError: one is over the entry limit; nothing was added.
@@ -214,18 +212,18 @@ class LedgerWriter:
     def sync(self, *, timeout: float | None = None, partial: bool = False) -> int:
         """Make every entry appended so far durable; return the last id that is (the LAC).
 
-        Waits for what is in flight, asks every bookie of the ensemble to fsync, then tells them the
-        LAC, so that a reader that is opened afterwards reads as far. Where readers need not, the
-        client's option ``explicit_lac_ms=0`` saves that last step.
+        Waits for the appends in flight, requests an fsync from every bookie of the ensemble, then
+        sends them the LAC, so that a reader that is opened afterwards reads up to it. The client's
+        option ``explicit_lac_ms=0`` omits the last step.
 
-        Where too few bookies hold what was appended this is an error, so that a caller who does not
-        compare ids is never wrong. With ``partial`` the smaller id is returned instead, as in the
-        proposal of this call; it is ``NO_ENTRY`` where nothing is durable.
+        If too few bookies hold the entries, this is an error, so that a caller need not compare
+        ids. With ``partial`` the smaller id is returned instead, as in the proposal of this call;
+        it is ``NO_ENTRY`` if nothing is durable.
 
         Raises:
-            CannotAdvanceError: too few bookies hold what was appended; ``last_durable_id`` says
-                how far it is durable. Not with ``partial``.
-            RequestTimeoutError: no answer in time; it may happen still.
+            CannotAdvanceError: too few bookies hold the entries; ``last_durable_id`` is the last
+                durable one. Not with ``partial``.
+            RequestTimeoutError: no answer in time; the sync may still succeed.
         """
         timeout_s = self._timeout_s(timeout)
         partial = arguments.flag("partial", partial)
@@ -244,25 +242,24 @@ class LedgerWriter:
         return future
 
     def close(self, *, timeout: float | None = None, accept_loss: bool = False) -> int:
-        """Finish what was appended, sync a VD ledger, close the ledger; return its last entry id.
+        """Finish pending appends, sync a VD ledger, close the ledger; return its last entry id.
 
-        The ledger is closed at the last acknowledged entry, never before it. On a VD ledger those
-        entries have to be durable first: this waits for bookies that are away as long as
-        ``timeout`` (seconds) allows. If they do not come back in time the ledger stays open, and
-        ``NotDurableError`` says how far it is durable: call ``close()`` again, or give the writer
-        up and let ``Client.recover_ledger`` find the end. Either way this writer takes no more
-        appends.
+        The ledger is closed at the last acknowledged entry, never before it. On a VD ledger these
+        entries must be durable first: this call waits for bookies that are away as long as
+        ``timeout`` (seconds) allows. If they do not return in time, the ledger stays open, and
+        ``NotDurableError`` reports the last durable entry: call ``close()`` again, or let
+        ``Client.recover_ledger`` find the end. In either case this writer accepts no more appends.
 
-        After an append has failed, a PD ledger is closed like that, too. A VD ledger stays open,
-        with ``NotDurableError``: bookies may have entries of which this writer heard nothing, and a
-        ``Client.sync_ledger`` somewhere else may have found them durable. Only a recovery knows.
+        After a failed append, a PD ledger is closed in the same way. A VD ledger stays open, with
+        ``NotDurableError``: bookies may have entries unknown to this writer, and a
+        ``Client.sync_ledger`` elsewhere may have found them durable. Only a recovery can decide.
 
-        ``accept_loss=True`` gives up acknowledged entries that are not durable after
+        ``accept_loss=True`` drops acknowledged entries that are not durable after
         ``quorum_grace_ms``, or half of ``timeout`` if that is less: the ledger is closed at its
-        LAC, which is returned, and what comes after it is lost. Nothing else drops such entries.
+        LAC, which is returned, and later entries are lost. Nothing else drops such entries.
 
-        Closing twice is fine and gives the same answer; after ``NotDurableError``, or if the
-        metadata store did not answer, it is tried again.
+        A second close returns the same id. After ``NotDurableError``, or if the metadata store did
+        not answer, the close is retried.
 
         Raises:
             NotDurableError: acknowledged entries are not durable, or the end of a VD ledger is in
@@ -277,9 +274,9 @@ class LedgerWriter:
         return self._finish_close(future, deadline_s, timeout_s)
 
     def _begin_close(self, timeout_s: float, *, accept_loss: bool = False) -> "Future[int]":
-        """Ask for a close, and do not wait: ``_finish_close`` does, with the future returned here.
+        """Request a close and return its future, for ``_finish_close``.
 
-        Both are for closing many ledgers at the same time: ``Client.close_all``.
+        Both close many ledgers at the same time: ``Client.close_all``.
         """
         accept_loss = arguments.flag("accept_loss", accept_loss)
         self._check_usable()
@@ -293,7 +290,7 @@ class LedgerWriter:
         return future
 
     def _finish_close(self, future: "Future[int]", deadline_s: float, timeout_s: float) -> int:
-        """Wait for a close that was begun; as ``close``."""
+        """Wait for a close that was requested; as ``close``."""
         try:
             return future.result(max(0.0, deadline_s - monotonic_s()))
         except TimeoutError:
@@ -355,6 +352,6 @@ def close_all(writers: Sequence[LedgerWriter], timeout_s: float) -> list[int]:
 
 
 def _may_work_now(close: "Future[int]") -> bool:
-    """Return whether a close failed in a way that another one may not."""
+    """Return whether a close failed and may succeed when it is repeated."""
     failure = close.exception() if close.done() else None
     return isinstance(failure, MetadataUnavailableError | NotDurableError)

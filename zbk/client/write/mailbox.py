@@ -1,10 +1,10 @@
-"""How appends get from the application's threads to a writer's actor: bounded, in lists.
+"""The way of appends from the application's threads to a writer's actor: bounded, in lists.
 
-One tell to an actor costs 2-5 µs, so an append only joins a list; the reader is roused once for all
-that joined while it was busy. It hears whether the first of them is alone: small, and with nothing
-before it that is unanswered. The bytes in the list, and those that the writer has taken and not
-yet answered, are bounded, for each writer and for all of a client (``AppendBudget``): at the limit
-``put`` waits, and the application slows down to the speed of the slowest bookie.
+A message to an actor costs 2-5 µs, so an append only joins a list, and the reader is notified once
+for all appends that joined while it was busy. The notice says whether the first append is alone:
+small, with no unanswered append before it. The bytes in the list, and those that the writer has
+taken and not answered, are bounded for each writer and for all writers of a client
+(``AppendBudget``). At the limit ``put`` waits: the application slows down to the slowest bookie.
 """
 
 import threading
@@ -23,13 +23,13 @@ LONE_SIZE_MAX: Final = 16 * 1024
 """Bytes of an append that may count as alone."""
 
 AHEAD_SIZE: Final = 8 * 1024
-"""Bytes of the client's budget that a busy writer takes ahead: most appends need one lock less."""
+"""Bytes of the client's budget that a busy writer reserves ahead: that saves locking."""
 
 Item = tuple[AppendFuture, Sequence[bytes]]
 
 
 class AppendMailbox:
-    """A list of appends with a limit in bytes, and a way to rouse its reader.
+    """A list of appends with a limit in bytes, which notifies its reader.
 
     ``items`` are the appends that wait here; others only look whether there are any.
     """
@@ -61,15 +61,15 @@ class AppendMailbox:
         self._is_abandoned = False
 
     def abandon(self) -> None:
-        """Note that the application has let go of its handle.
+        """Record that the application has dropped its handle.
 
-        Takes no lock: the garbage collector calls it, in whatever thread, whatever that one holds.
+        Takes no lock: the garbage collector calls it in any thread, which may hold any lock.
         """
         self._is_abandoned = True
 
     @property
     def is_done_with(self) -> bool:
-        """True when nobody is there to put anything in, and nobody waits for what was."""
+        """True when the handle was dropped and nothing is unanswered."""
         return self._is_abandoned and not self._size and not self.items and not self._asks
 
     @property
@@ -138,9 +138,9 @@ class AppendMailbox:
         return max(0.0, deadline_s - monotonic_s())
 
     def ask(self, future: "Future[int]", *, is_close: bool = False) -> None:
-        """Note a future that the reader has to resolve, whatever happens to its message.
+        """Record a future that the reader must resolve, whatever happens to its message.
 
-        A close may be asked for again, as long as there is a reader.
+        A close may be repeated as long as there is a reader.
 
         Raises:
             ZbkError: the mailbox was ended.
@@ -160,9 +160,9 @@ class AppendMailbox:
         return self._waiting_size
 
     def take(self, size_max: int | None = None) -> list[Item]:
-        """Return what waits, up to ``size_max`` bytes, at least one append.
+        """Return waiting appends, up to ``size_max`` bytes, at least one append.
 
-        The reader goes on until nothing waits, each time it was roused; then it is roused again.
+        After a notice the reader continues until nothing waits; the next append notifies it again.
         """
         with self._lock:
             items = self.items
@@ -179,7 +179,7 @@ class AppendMailbox:
             return items[:count]
 
     def release(self, size: int) -> None:
-        """Give room back: appends of ``size`` bytes in all were answered."""
+        """Release room: appends of ``size`` bytes in all were answered."""
         with self._lock:
             self._size -= size
             spare_size = self._granted_size - self._size
@@ -192,14 +192,14 @@ class AppendMailbox:
             self._budget.give_back(spare_size)
 
     def unanswered(self) -> "list[Future[int]]":
-        """Return the futures noted by ``ask`` that nobody has resolved. Call ``end`` first."""
+        """Return the futures recorded by ``ask`` that are not resolved. Call ``end`` first."""
         with self._lock:
             return [future for future in list(self._asks) if not future.done()]
 
     def end(self, error: ZbkError, *, is_over: bool = False) -> None:
-        """Refuse everything from now on; whoever waits for room gets ``error``.
+        """Refuse everything from now on; calls that wait for room raise ``error``.
 
-        ``is_over``: there is no reader any more, either.
+        ``is_over``: the reader has ended, too.
         """
         with self._lock:
             self._is_over |= is_over

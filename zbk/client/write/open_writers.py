@@ -41,14 +41,14 @@ from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 
 CONNECT_WAIT_MS_MAX: Final = 2_000
-"""How long a new writer waits for the slowest bookie of its ensemble to be connected."""
+"""Milliseconds that a new writer waits for the slowest bookie of its ensemble to be connected."""
 
 LOOK_MS: Final = 1_000
-"""Time between two looks for writers whose handles were dropped."""
+"""Milliseconds between two checks for writers whose handles were dropped."""
 
 
 class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
-    """What all writers of a client stand on."""
+    """The parts of a client that all its writers share."""
 
     config: ClientConfig
     pool: BookiePool
@@ -110,14 +110,14 @@ class OpenWriters:
         wait_ms = min(self._ground.config.connect_timeout_ms, CONNECT_WAIT_MS_MAX)
         deadline_s = monotonic_s() + wait_ms / 1000
         for connected, _writer in begun:
-            # entries that an ack quorum has before the last bookie is connected would miss there
+            # else entries that are acknowledged before the last bookie is connected miss there
             connected.wait(max(0.0, deadline_s - monotonic_s()))
         return [writer for _connected, writer in begun]
 
     def _begin(
         self, metadata: LedgerMetadata, password: bytes
     ) -> tuple[threading.Event, LedgerWriter]:
-        """Return a writer, and what is set once its bookies are connected, or have failed."""
+        """Return a writer, and an event for when its bookies are connected or have failed."""
         ground, config = self._ground, self._ground.config
         core = self._core(metadata, password)
         door = self._door_of(metadata.ledger_id)
@@ -156,12 +156,12 @@ class OpenWriters:
             default_timeout_s=config.default_timeout_ms / 1000,
             check_usable=ground.check_usable,
         )
-        # a writer whose handle is dropped and was not closed must not be kept for ever
+        # a writer whose handle was dropped without a close must end
         weakref.finalize(writer, _drop, mailbox, door, body).atexit = False
         return connected, writer
 
     def _door_of(self, ledger_id: int) -> WriterDoor:
-        """Return the door of a ledger's actor, which is made if there is none, or if it failed."""
+        """Return the door of a ledger's actor; start the actor if none runs."""
         number = ledger_id % len(self._doors)
         with self._lock:
             if self._is_stopped:
@@ -213,6 +213,6 @@ def _limits_of(config: ClientConfig) -> WriterLimits:
 
 
 def _drop(mailbox: AppendMailbox, door: WriterDoor, body: WriterBody) -> None:
-    """Note that the application has dropped a handle. The garbage collector, in any thread."""
+    """Record that the application has dropped a handle. The garbage collector, in any thread."""
     mailbox.abandon()
     door.dropped.append(body)

@@ -1,17 +1,17 @@
 """The writer actor: serves many ledgers that this client writes, each with a ``WriterBody``.
 
 mailbox     Drain, when appends wait in the mailboxes of writers; Deliver, news from the
-            connections; ForWriter, what one writer was asked, or heard from the metadata actor;
+            connections; ForWriter, a call of the application or a result of the metadata actor;
             Join and Leave, when a writer begins and ends; WritableChanged, from the directory of
             bookies; TimePassed, from the connections' timers, when a writer is due; LookAround,
-            seldom, from the ticker
+            every second at most, from the ticker
 answers     the futures of the application, in this actor's thread or in that of the connections,
             which handles messages itself while the actor is idle (``DirectInbox``)
-owns        the writers' bodies, and when each of them is due (``deadlines``)
-on failure  of a writer: it ends, with all that waits for it, and its ledger is left to recovery;
-            the others go on. Of the actor itself: all of them end
+owns        the writers' bodies, and the time when each of them is due (``deadlines``)
+on failure  of a writer: it ends with its pending calls, its ledger is left to recovery, and the
+            others continue. Of the actor itself: all writers end
 
-A turn handles everything that waits for any of the ledgers. An open ledger costs memory, and no
+A turn handles everything that waits for any of the ledgers. An open ledger costs memory, but no
 thread and no tick.
 """
 
@@ -77,11 +77,11 @@ class WritableChanged(msgspec.Struct, frozen=True):
 class TimePassed(msgspec.Struct, frozen=True):
     """A writer may be due."""
 
-    asked_ms: int  # the time that this call was asked for
+    asked_ms: int  # the requested time
 
 
 class LookAround(msgspec.Struct, frozen=True):
-    """Handles of writers were dropped, and not closed."""
+    """Handles of writers were dropped without a close."""
 
 
 ActorMessage: TypeAlias = (
@@ -90,10 +90,10 @@ ActorMessage: TypeAlias = (
 
 
 class WriterDoor(Door):
-    """Where others reach a writer actor. Any thread, if not said otherwise.
+    """The entrance of a writer actor. Any thread, unless a method says otherwise.
 
-    A message for an idle actor would wake it for little work, so the thread of the connections
-    handles it. The application's thread does not: an interrupt would stop it in the middle of one.
+    The thread of the connections handles a message for an idle actor itself, which saves a wake-up.
+    The application's thread does not: an interrupt could stop it in the middle of a message.
     """
 
     def __init__(self, pool: BookiePool) -> None:
@@ -133,24 +133,24 @@ class WriterDoor(Door):
 
     @property
     def writer_count(self) -> int:
-        """How many writers the actor serves."""
+        """The number of writers that the actor serves."""
         return self.actor.writer_count if isinstance(self.actor, WriterActor) else 0
 
     def stop(self) -> None:
-        """Stop the actor, once it has handled what was left before, and wait for that."""
+        """Stop the actor after its earlier messages, and wait for its end."""
         if self.actor is not None:
             self.actor.actor_ref.stop()
 
     def tell_writer(self, writer: WriterBody, message: WriterMessage) -> None:
-        """Leave a message for a writer; where the actor has stopped, the writer has ended."""
+        """Leave a message for a writer. If the actor has stopped, the writer has ended."""
         self.leave_message(ForWriter(writer, message))
 
     def end_writer(self, writer: WriterBody) -> None:
-        """End a writer, once it has handled what was left before."""
+        """End a writer after its earlier messages."""
         self.leave_message(Leave(writer))
 
     def forget(self, writer: WriterBody) -> None:
-        """Note that a writer has ended. The actor's thread."""
+        """Record that a writer has ended. The actor's thread."""
         assert isinstance(self.actor, WriterActor), "writers run in an actor"
         self.actor.forget(writer)
 
@@ -163,11 +163,11 @@ class WriterDoor(Door):
         return True
 
     def deliver(self, news: list[News]) -> None:
-        """Hand news on. The thread of the connections."""
+        """Pass on news. The thread of the connections."""
         self._hand_on(Deliver(news))
 
     def time_passed(self, asked_ms: int) -> None:
-        """Report that a time has come that was asked for. The thread of the connections."""
+        """Report that a requested time has come. The thread of the connections."""
         self._hand_on(TimePassed(asked_ms))
 
     def _drain(self) -> None:
@@ -199,7 +199,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         door.actor = self
 
     def on_start(self) -> None:
-        """Note the actor's own thread."""
+        """Record the actor's own thread."""
         self._thread_id = threading.get_ident()
 
     def on_receive(self, message: ActorMessage) -> None:
@@ -253,7 +253,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         exception_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Fail everything that waits: a bug of ours, and nothing may hang on it."""
+        """Fail all pending calls: after a bug of the actor, nothing may hang."""
         del exception_type, traceback
         for writer in list(self._writers):
             writer.end(_failure(exception_value))
@@ -264,11 +264,11 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
 
     @property
     def writer_count(self) -> int:
-        """How many writers are open."""
+        """The number of open writers."""
         return len(self._writers)
 
     def forget(self, writer: WriterBody) -> None:
-        """Note that a writer has ended. It calls this itself."""
+        """Record that a writer has ended. The writer calls this itself."""
         self._writers.pop(writer, None)
         self._undrained.pop(writer, None)
         self._moved.pop(writer, None)
@@ -290,9 +290,9 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         )
 
     def _drain(self) -> None:
-        """Remove appends from mailboxes, of each writer in turn, while nothing else waits.
+        """Remove appends from mailboxes, a slice of each writer in turn, until a message waits.
 
-        One that appends as fast as it can holds up no other for longer than its slice takes.
+        A writer that appends at full speed delays the others by one slice at most.
         """
         if not self._undrained:
             return
@@ -338,7 +338,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         writer.end(_failure(error))
 
     def _end_dropped(self) -> None:
-        """End writers as if their client had been closed: their ledgers are left to recovery."""
+        """End writers without handles, as if their client had been closed."""
         dropped = self._door.dropped
         writers = [dropped.pop() for _ in range(len(dropped))]  # the garbage collector adds some
         for writer in writers:

@@ -1,7 +1,7 @@
-"""One ledger's writer: what its core decides, carried out.
+"""One ledger's writer: carries out the effects of its core.
 
-What goes to bookies is in ``writer_requests``, what goes to the metadata in ``writer_metadata``.
-Answers go to the futures of the application, in the thread that runs the writer's actor
+``writer_requests`` sends requests to bookies, ``writer_metadata`` changes the metadata. Answers
+resolve the futures of the application, in the thread that runs the writer's actor
 (``writer_actor``), which serves many writers.
 """
 
@@ -32,13 +32,13 @@ from zbk.transport.dealer import BookiePool
 from zbk.transport.events import BookieDown, BookieUp, News, Reply, Sink
 
 TICK_MS: Final = 100
-"""Time between two looks at periods of grace, while one runs."""
+"""Milliseconds between two ticks while a period of grace runs."""
 
 DRAIN_SIZE_MAX: Final = 1024 * 1024
-"""Bytes that a writer takes from its mailbox before other writers have their turn."""
+"""Bytes that a writer takes from its mailbox before the next writer has its turn."""
 
 REFUSED_RETRY_MS: Final = 1_000
-"""How long a bookie that has refused an add, and has no replacement, is left alone."""
+"""Milliseconds after which a bookie that refused an add, and has no replacement, is retried."""
 
 
 class AskSync(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class AskSync(msgspec.Struct, frozen=True):
 
 
 class AskClose(msgspec.Struct, frozen=True):
-    """The application calls ``close()``; again with the same future, it changes its terms."""
+    """The application calls ``close()``. With the same future again it changes its terms."""
 
     future: "Future[int]"
     wait_ms: int  # until all that is acknowledged is durable
@@ -59,7 +59,7 @@ WriterMessage: TypeAlias = AskSync | AskClose | MetadataNews
 
 
 class WriterSetup(msgspec.Struct, frozen=True):
-    """Everything that a writer uses."""
+    """The parts of a writer."""
 
     metadata: WriterMetadata
     ledger_key: bytes
@@ -91,9 +91,9 @@ class WriterBody:
         on_end: "Callable[[WriterBody], None]",
         connected: threading.Event,
     ) -> None:
-        """``tell``: leave a message for this writer, from any thread; ``on_end``: called once.
+        """``tell`` leaves a message for this writer, from any thread; ``on_end`` is called once.
 
-        ``connected`` is set when each bookie of the ensemble is there, or has failed, once.
+        ``connected`` is set when each bookie of the ensemble was connected or has failed once.
         """
         self._setup = setup
         self._core = setup.core
@@ -122,11 +122,11 @@ class WriterBody:
 
     @property
     def is_done_with(self) -> bool:
-        """True when the application has dropped its handle and nothing is left to be done."""
+        """True when the application has dropped its handle and nothing is pending."""
         return self._mailbox.is_done_with
 
     def due_ms(self, now_ms: int) -> int | None:
-        """Return when ``tick`` is needed, if nothing happens before; ``None``: not at all."""
+        """Return when ``tick`` is due if no event comes before; ``None``: never."""
         if self.is_ended:
             return None
         if self._core.is_watching or self._refusing:
@@ -140,7 +140,7 @@ class WriterBody:
         self._follow_ensemble()
 
     def handle(self, message: WriterMessage, now_ms: int) -> None:
-        """Turn a message into events for the core, and carry out its effects."""
+        """Pass a message to the core as events, and carry out its effects."""
         match message:
             case AskSync() | AskClose():
                 self.drain(now_ms, None)  # what was appended before this call and waits
@@ -151,19 +151,19 @@ class WriterBody:
                 assert_never(message)
 
     def bookies_changed(self, now_ms: int) -> None:
-        """Note that bookies have begun or ceased to take new entries."""
+        """Handle a change of the bookies that accept new entries."""
         self._refusing = dict.fromkeys(self._refusing, now_ms)
         self._ask_again(now_ms)
         self._handle(core.BookiesChanged(), now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Note that time has passed."""
+        """Handle the passing of time."""
         self._ask_again(now_ms)
         self._handle(core.Tick(), now_ms)
 
     @property
     def may_drain(self) -> bool:
-        """True while appends wait in the mailbox and would not only wait elsewhere."""
+        """True while appends wait in the mailbox and the core has room for them."""
         return bool(self._mailbox.items) and not self._core.path.waiting
 
     @property
@@ -172,7 +172,7 @@ class WriterBody:
         return self._mailbox.waiting_size
 
     def drain(self, now_ms: int, size_max: int | None = DRAIN_SIZE_MAX) -> None:
-        """Remove appends from the mailbox: all, or about as much as a batch holds."""
+        """Pass appends from the mailbox to the core: all, or up to ``size_max`` bytes."""
         items = self._mailbox.take(size_max)
         if items:
             self._handle(core.Appends(items), now_ms)
@@ -189,7 +189,7 @@ class WriterBody:
 
     def _ask_close(self, ask: AskClose, now_ms: int) -> None:
         if ask.future.done():
-            return  # answered while this call was on its way
+            return  # answered before this message came
         if self._end_point is None:
             event = core.CloseRequested(ask.future, ask.wait_ms, ask.accepts_loss)
             self._handle(event, now_ms)
@@ -197,7 +197,7 @@ class WriterBody:
             self._close(msgspec.structs.replace(self._end_point, ticket=ask.future))
 
     def take_in(self, news: Sequence[News], now_ms: int) -> None:
-        """Turn news from the connections into events for the core, and carry out its effects."""
+        """Pass news from the connections to the core as events, and carry out its effects."""
         events: list[core.Event] = []
         for one in news:
             if isinstance(one, Reply):
@@ -237,7 +237,7 @@ class WriterBody:
                 future.set_exception(error)
 
     def _suspect(self, suspect: core.SlotSuspect) -> None:
-        """Make a connection anew that may be broken; leave alone a bookie that has refused."""
+        """Reset a connection that may be broken; retry a bookie that has refused later."""
         bookie_id = self._core.slots.bookies[suspect.slot]
         if suspect.is_connection_broken:
             self._setup.pool.reset(bookie_id, self._sink, suspect.error, self)
@@ -245,7 +245,7 @@ class WriterBody:
             self._refusing[bookie_id] = self._setup.now_ms() + REFUSED_RETRY_MS
 
     def _ask_again(self, now_ms: int) -> None:
-        """Treat bookies as connected again that took no adds and have not been replaced."""
+        """Retry bookies that refused adds and were not replaced."""
         for bookie_id in [b for b, due_ms in self._refusing.items() if due_ms <= now_ms]:
             del self._refusing[bookie_id]
             if bookie_id in self._requests.bookies:
@@ -259,7 +259,7 @@ class WriterBody:
             self._connected = None  # a kilobyte
 
     def _follow_ensemble(self) -> None:
-        """Be connected to the bookies that the core writes to, and to no others."""
+        """Subscribe to the bookies that the core writes to, and to no others."""
         bookies = self._core.slots.bookies
         if self.is_ended or bookies == self._requests.bookies:
             return
@@ -348,7 +348,7 @@ class WriterBody:
         self._tell(self, news)
 
     def end(self, error: ZbkError) -> None:
-        """Free everything, once; everything that waits fails with ``error``."""
+        """Release everything, once; all pending calls fail with ``error``."""
         if self.is_ended:
             return
         self.is_ended = True

@@ -32,21 +32,21 @@ LOG = logging.getLogger("zbk.client")
 
 
 class EnsembleTurn(msgspec.Struct, frozen=True):
-    """A change of the ensemble waits for its turn at the store, or its turn has come."""
+    """A change of the ensemble waits for the store, or the store begins with it."""
 
     event: EnsembleChangeTurn
     metadata: None = None
 
 
 class EnsembleSettled(msgspec.Struct, frozen=True):
-    """What came of a change of the ensemble; the metadata as they are now, if they were read."""
+    """The outcome of a change of the ensemble, and the current metadata if they were read."""
 
     event: EnsembleChanged | EnsembleChangeFailed
     metadata: LedgerMetadata | None = None
 
 
 class ClosedInMetadata(msgspec.Struct, frozen=True):
-    """What came of closing the ledger."""
+    """The outcome of closing the ledger."""
 
     future: "Future[int]"
     last_entry_id: int
@@ -55,7 +55,7 @@ class ClosedInMetadata(msgspec.Struct, frozen=True):
 
 
 class MissingNoted(msgspec.Struct, frozen=True):
-    """Autorecovery has been told what bookies lack."""
+    """Missing entries were reported to autorecovery."""
 
     report: ReportMissing
     metadata: None = None
@@ -65,7 +65,7 @@ MetadataNews: TypeAlias = EnsembleTurn | EnsembleSettled | ClosedInMetadata | Mi
 
 
 class WriterMetadata:
-    """One ledger's metadata, as its writer knows and changes them."""
+    """The metadata of one ledger, as its writer knows and changes them."""
 
     __slots__ = (
         "_actors", "_closer", "_current", "_decided_id", "_ledgers", "_placer", "_replaced",
@@ -93,7 +93,7 @@ class WriterMetadata:
         return self._current
 
     def take_in(self, news: MetadataNews) -> None:
-        """Note what the metadata are now."""
+        """Record the current metadata."""
         self._current = news.metadata or self._current
 
     def change_ensemble(
@@ -102,7 +102,7 @@ class WriterMetadata:
         ensemble: Sequence[str],
         tell: Callable[[EnsembleTurn | EnsembleSettled], None],
     ) -> None:
-        """Find replacements, and put them into the metadata; ``tell`` what came of it, once."""
+        """Find replacements, and put them into the metadata; ``tell`` the outcome, once."""
         change_id, first_entry_id = change.change_id, change.first_entry_id
         replaced = self._decide(change, ensemble)
         if not replaced:
@@ -144,7 +144,7 @@ class WriterMetadata:
         return self._replaced
 
     def report_missing(self, report: ReportMissing, tell: Callable[[MissingNoted], None]) -> None:
-        """Report to autorecovery what bookies lack; ``tell`` once it is noted, if it is."""
+        """Report missing entries to autorecovery; ``tell`` when they are recorded, if they are."""
         ledger_id = self._current.ledger_id
 
         def done(outcome: ZbkError | None) -> None:
@@ -158,7 +158,7 @@ class WriterMetadata:
         self._actors.tell(ledger_id, task)
 
     def close(self, end: CloseLedger, tell: Callable[[ClosedInMetadata], None]) -> None:
-        """Close the ledger at its end, and report what it lacks; ``tell`` what came of it, once."""
+        """Close the ledger at its end, and report missing entries; ``tell`` the outcome, once."""
         future: Future[int] = end.ticket
         last_entry_id, length = end.last_entry_id, end.length
 

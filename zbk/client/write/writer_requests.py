@@ -1,7 +1,7 @@
-"""The requests that a writer sends, out of the effects of its core; the events in their replies.
+"""The requests that carry out the effects of a writer's core, and the events in their replies.
 
-Runs in the writer's actor. A reply finds its way back by its key: the writer, which slot was sent
-what, and in which epoch of the slot.
+Runs in the writer's actor. A reply is matched by its key: the writer, the slot, what was sent, and
+the epoch of the slot.
 """
 
 from typing import Any, Final
@@ -43,7 +43,7 @@ class _LacKey(msgspec.Struct, frozen=True):
 
 
 class WriterRequests:
-    """Sends what one writer has to say; ``bookies`` are those that it says it to, by slot."""
+    """Sends the requests of one writer. ``bookies`` are their receivers, by slot."""
 
     __slots__ = (
         "_ledger_id", "_ledger_key", "_ledger_type", "_pool", "_sent", "_sink", "_timeout_ms",
@@ -94,7 +94,7 @@ class WriterRequests:
             self._pool.request_all(unsent)
 
     def send_sync(self, effect: core.SendSync) -> None:
-        """Ask for an fsync."""
+        """Request an fsync."""
         request = Sync(
             request_id=0,
             ledger_id=self._ledger_id,
@@ -136,13 +136,13 @@ class WriterRequests:
 
 
 def writer_of(news: News) -> Any:  # noqa: ANN401 - whatever was given as ``writer``
-    """Return the writer that news from the connections are for."""
+    """Return the writer that news from the connections concern."""
     key: Any = news.key
     return key.writer if isinstance(news, Reply) else key
 
 
 def event_of(reply: Reply) -> core.Event:
-    """Return the core's event for what came of a request."""
+    """Return the core's event for the outcome of a request."""
     outcome, key = reply.outcome, reply.key
     if isinstance(key, _AddKey):  # nearly all of them
         slot, first_entry_id, epoch = key.slot, key.first_entry_id, key.epoch
