@@ -6,9 +6,10 @@ order and before what came later.
 
 Two lanes. A ledger that writes as fast as it can has megabytes on their way, and a bookie handles
 the messages of a connection in order. So small requests of other ledgers have their own lane: they
-leave first, and while they come, at most ``PACE_SIZE`` bytes of the large lane are outstanding. All
-requests of a ledger leave in order: while one is in the large lane, waiting or outstanding, the
-next one joins that lane, whatever its size.
+leave first, and while they come, at most ``PACE_SIZE`` bytes of the large lane are outstanding.
+While none of that lane is outstanding, its first request waits behind the small ones that are there
+already, so that no stream of small requests stops it. All requests of a ledger leave in order:
+while one is large, waiting or outstanding, the next one joins the large lane, whatever its size.
 
 Pure. Owned by a ``Connection``.
 """
@@ -42,7 +43,8 @@ class RequestQueue:
         self.outstanding = Outstanding()
         self._repeated: deque[Outgoing] = deque()  # these leave first,
         self._small: deque[Outgoing] = deque()
-        self._large: deque[Outgoing] = deque()  # and these last
+        self._large: deque[Outgoing] = deque()  # and these last,
+        self._admitted: Outgoing | None = None  # but for this one, which waits among the small ones
         self._refused: list[Outgoing] = []
         self._waiting_size = 0  # of those that wait, and of the refused ones
         self._hurried_until_ms = 0
@@ -78,6 +80,9 @@ class RequestQueue:
         self, hello: HelloAnswer, next_request_id: Callable[[], int], now_ms: int
     ) -> list[Part]:
         """Return the waiting requests that may be sent now; one if none is outstanding."""
+        if self._large and self._admitted is None and not self.outstanding.large_size:
+            self._admitted = self._large.popleft()
+            self._small.append(self._admitted)
         parts: list[Part] = []
         size, credit_size, incarnation = (
             self.outstanding.size, hello.credit_size, hello.incarnation,
@@ -111,6 +116,8 @@ class RequestQueue:
             now_ms,
         )
         self._waiting_size -= self.outstanding.size - size
+        if self.outstanding.large_size:
+            self._admitted = None
 
     def refused(self, outgoing: Outgoing) -> None:
         """Keep a request that was refused for want of a HELLO."""
@@ -131,5 +138,5 @@ class RequestQueue:
         taken = [*self.outstanding.take_all(), *waiting]
         for lane in (self._refused, self._repeated, self._small, self._large):
             lane.clear()
-        self._waiting_size = 0
+        self._waiting_size, self._admitted = 0, None
         return taken

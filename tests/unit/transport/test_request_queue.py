@@ -104,6 +104,29 @@ def test_many_small_ledgers_are_not_paced(queue: Queue) -> None:
     assert len(queue.send()) == 4_096, "as many as the credit has room for"
 
 
+def test_small_requests_that_fill_the_credit_do_not_keep_a_large_one_waiting(
+    queue: Queue,
+) -> None:
+    credit_size = 100 * SMALL_SIZE
+    queue.add(1, LARGE_SIZE)
+    queue.add(2, SMALL_SIZE)
+    for ledger_id in range(3, 203):
+        queue.add(ledger_id, SMALL_SIZE)
+    queue.send(credit_size)
+
+    for ledger_id in range(203, 703):  # each answer makes room for one more of these
+        if (1, 0) in queue.left:
+            break
+        queue.add(ledger_id, SMALL_SIZE)
+        queue.answer()
+        queue.send(credit_size)
+    while queue.unanswered and (1, 0) not in queue.left:  # it is larger than the credit: alone
+        queue.answer()
+        queue.send(credit_size)
+
+    assert len(queue.left) < 250, "those that waited before it, and few more"
+
+
 def test_what_was_refused_for_want_of_a_hello_leaves_first(queue: Queue) -> None:
     queue.add(1, LARGE_SIZE)
     queue.add(2, SMALL_SIZE)
