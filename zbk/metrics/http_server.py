@@ -6,6 +6,7 @@ request, does not delay a health probe. An answer ends its connection.
     bytes of a request                    ``REQUEST_SIZE_MAX``; more is answered with 431
     time of a connection, all in all      ``DEADLINE_MS``; then it is closed
     connections                           ``CONNECTION_COUNT_MAX``; one more closes the oldest
+    no descriptor is left                 the oldest closes; the next try follows ``PAUSE_MS`` later
     bytes that come after the request     read and dropped until the deadline, so that the answer
                                           is not lost in a reset of the connection
 
@@ -35,6 +36,7 @@ from zbk.system.wakeup import Wakeup
 REQUEST_SIZE_MAX: Final = 8 * 1024
 DEADLINE_MS: Final = 10_000
 CONNECTION_COUNT_MAX: Final = 64
+PAUSE_MS: Final = 100
 BACKLOG: Final = 16
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -91,6 +93,7 @@ class HttpServer:
         self._wakeup = Wakeup()
         self._is_stopping = False
         self._connections: OrderedDict[int, _Connection] = OrderedDict()  # the oldest first
+        self._paused_until_ms: int | None = None  # until then the listener is not watched
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._run, name="zbk-http", daemon=True)
 
@@ -124,6 +127,9 @@ class HttpServer:
                     self._advance(self._connections[key.fd])
             self._wakeup.clear()
             now_ms = monotonic_ms()
+            if self._paused_until_ms is not None and now_ms >= self._paused_until_ms:
+                self._paused_until_ms = None
+                self._selector.register(self._listener, selectors.EVENT_READ)
             for connection in list(self._connections.values()):
                 if now_ms < connection.deadline_ms:
                     break
@@ -131,20 +137,29 @@ class HttpServer:
 
     def _pause_s(self) -> float | None:
         oldest = next(iter(self._connections.values()), None)
-        return None if oldest is None else max(0, oldest.deadline_ms - monotonic_ms()) / 1000
+        due_ms = [self._paused_until_ms, oldest.deadline_ms if oldest else None]
+        next_ms = min((one for one in due_ms if one is not None), default=None)
+        return None if next_ms is None else max(0, next_ms - monotonic_ms()) / 1000
 
     def _accept(self) -> None:
         try:
             connected, _address = self._listener.accept()
         except OSError as error:  # it went away, or there is no descriptor: the next may come
-            if error.errno in (errno.EMFILE, errno.ENFILE) and self._connections:
-                self._end(next(iter(self._connections.values())))
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._pause()
             return
         connected.setblocking(False)  # noqa: FBT003 - the socket module's own
         if len(self._connections) >= CONNECTION_COUNT_MAX:
             self._end(next(iter(self._connections.values())))
         self._connections[connected.fileno()] = _Connection(connected, monotonic_ms() + DEADLINE_MS)
         self._selector.register(connected, selectors.EVENT_READ)
+
+    def _pause(self) -> None:
+        """Free a descriptor, and do not try again at once: the connection still waits there."""
+        if self._connections:
+            self._end(next(iter(self._connections.values())))
+        self._selector.unregister(self._listener)
+        self._paused_until_ms = monotonic_ms() + PAUSE_MS
 
     def _advance(self, connection: _Connection) -> None:
         try:

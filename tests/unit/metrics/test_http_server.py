@@ -11,6 +11,7 @@ from tests.support.waiting import wait_until
 from zbk.errors import InvalidOptionError
 from zbk.metrics import http_server
 from zbk.metrics.http_server import HttpServer, Request, Response
+from zbk.system.clock import monotonic_ms
 
 
 @contextmanager
@@ -146,3 +147,36 @@ def test_stop_ends_the_thread() -> None:
     server.stop()
     server.stop()
     assert not [one for one in threading.enumerate() if one.name == "zbk-http"]
+
+
+class ExhaustedListener:
+    """A listener with a connection that no descriptor is left for."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.tried_ms: list[int] = []
+
+    def fileno(self) -> int:
+        return self._listener.fileno()
+
+    def accept(self) -> None:
+        self.tried_ms.append(monotonic_ms())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_without_a_descriptor_the_server_does_not_try_all_the_time() -> None:
+    server = HttpServer("127.0.0.1", 0, lambda _request: Response(200, b""))
+    listener = ExhaustedListener(server._listener)
+    server._listener = listener  # type: ignore[assignment]
+    with socket.create_connection(("127.0.0.1", server.port)):
+        server.start()
+        try:
+            wait_until(lambda: len(listener.tried_ms) >= 3)
+        finally:
+            server.stop()
+
+    first, _, third = listener.tried_ms[:3]
+    assert third - first >= 2 * http_server.PAUSE_MS
