@@ -26,7 +26,7 @@ from tests.support.history import Event, hash_of
 from zbk.client.cluster.metadata_actor import MetadataTask
 from zbk.client.write.append_budget import AppendBudget
 from zbk.client.write.append_future import SharedCondition
-from zbk.client.write.ledger_writer import LedgerWriter
+from zbk.client.write.ledger_writer import CallTerms, LedgerWriter
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_actor import Join, WriterActor, WriterDoor
 from zbk.client.write.writer_body import WriterBody, WriterSetup
@@ -311,9 +311,7 @@ class _OpenLedger:
             setup.condition,
             partial(door.tell_writer, self.body),
             partial(door.end_writer, self.body),
-            entry_size_max=1 << 20,
-            default_timeout_s=1.0,
-            check_usable=lambda: None,
+            CallTerms(1 << 20, 1.0, lambda: None),
         )
         self._node.after(world.tape.draw(20) * MS, self._append)
 

@@ -5,6 +5,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self, TypeAlias, TypeVar
 
+import msgspec
+
 from zbk.client import arguments
 from zbk.client.write.append_future import AppendFuture, SharedCondition
 from zbk.client.write.mailbox import AppendMailbox
@@ -41,6 +43,14 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 """Anything with the buffer protocol is accepted; type checkers know these types."""
 
 
+class CallTerms(msgspec.Struct, frozen=True):
+    """What the calls of all writers of a client have in common."""
+
+    entry_size_max: int  # bytes of payload
+    timeout_s: float  # of a call without a time-out
+    check_usable: Callable[[], None]  # raises if the client was closed, or the process forked
+
+
 class LedgerWriter:
     """The single writer of one ledger. Any thread may call; entries get ids in order of the calls.
 
@@ -59,10 +69,7 @@ class LedgerWriter:
         condition: SharedCondition,
         tell: Callable[[AskSync | AskClose], None],
         end: Callable[[], None],
-        *,
-        entry_size_max: int,
-        default_timeout_s: float,
-        check_usable: Callable[[], None],
+        terms: CallTerms,
     ) -> None:
         self._metadata = metadata
         self._core = core
@@ -70,9 +77,7 @@ class LedgerWriter:
         self._condition = condition
         self._tell_body = tell
         self._end_body = end
-        self._entry_size_max = entry_size_max
-        self._default_timeout_s = default_timeout_s
-        self._check_usable = check_usable
+        self._terms = terms
         self._close_future: Future[int] | None = None
 
     def __repr__(self) -> str:
@@ -180,10 +185,11 @@ class LedgerWriter:
             RequestTimeoutError: no room in time; nothing was added.
         """
         data = payload if type(payload) is bytes else arguments.payload(payload)
-        timeout_s = self._default_timeout_s if timeout is None else arguments.seconds(timeout)
-        if len(data) > self._entry_size_max:
-            raise EntryTooLargeError(len(data), self._entry_size_max)
-        self._check_usable()
+        terms = self._terms
+        timeout_s = terms.timeout_s if timeout is None else arguments.seconds(timeout)
+        if len(data) > terms.entry_size_max:
+            raise EntryTooLargeError(len(data), terms.entry_size_max)
+        terms.check_usable()
         future = AppendFuture(self._condition, len(data) + ENTRY_OVERHEAD_SIZE)
         self._mailbox.put(future, (data,), timeout_s)
         return future
@@ -200,8 +206,8 @@ class LedgerWriter:
             RequestTimeoutError: no room in time; nothing was added.
         """
         timeout_s = self._timeout_s(timeout)
-        data, size = arguments.payloads(payloads, self._entry_size_max)
-        self._check_usable()
+        data, size = arguments.payloads(payloads, self._terms.entry_size_max)
+        self._terms.check_usable()
         size += ENTRY_OVERHEAD_SIZE * len(data)
         future = AppendFuture(self._condition, size, is_many=True)
         self._mailbox.put(future, data, timeout_s)
@@ -236,7 +242,7 @@ class LedgerWriter:
 
     def sync_async(self) -> "Future[int]":
         """As ``sync``, but return a future."""
-        self._check_usable()
+        self._terms.check_usable()
         future: Future[int] = AppendFuture()
         self._tell(AskSync(future))
         return future
@@ -279,7 +285,7 @@ class LedgerWriter:
         Both close many ledgers at the same time: ``Client.close_all``.
         """
         accept_loss = arguments.flag("accept_loss", accept_loss)
-        self._check_usable()
+        self._terms.check_usable()
         future = self._close_future
         if future is None or _may_work_now(future):
             future = AppendFuture()
@@ -311,7 +317,7 @@ class LedgerWriter:
         self._tell_body(message)  # if it ends before this comes, its end resolves the future
 
     def _timeout_s(self, timeout: float | None) -> float:
-        return self._default_timeout_s if timeout is None else arguments.seconds(timeout)
+        return self._terms.timeout_s if timeout is None else arguments.seconds(timeout)
 
     def _wait(self, future: "Future[ResultT]", timeout_s: float, deadline_s: float) -> ResultT:
         try:

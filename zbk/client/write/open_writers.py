@@ -15,7 +15,7 @@ from zbk.client.cluster.metadata_actor import MetadataActors
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.write.append_budget import AppendBudget
 from zbk.client.write.append_future import SharedCondition
-from zbk.client.write.ledger_writer import LedgerWriter
+from zbk.client.write.ledger_writer import CallTerms, LedgerWriter
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_actor import (
     Join,
@@ -67,6 +67,11 @@ class OpenWriters:
         self._ground = ground
         self._budget = AppendBudget(ground.config.all_pending_size_max)
         self._limits = _limits_of(ground.config)
+        self._terms = CallTerms(
+            ground.config.entry_size_max,
+            ground.config.default_timeout_ms / 1000,
+            ground.check_usable,
+        )
         self._lock = threading.Lock()
         self.totals = [WriterTotals() for _ in range(ground.config.writer_actor_count)]
         self._doors: list[WriterDoor | None] = [None] * ground.config.writer_actor_count
@@ -152,9 +157,7 @@ class OpenWriters:
             setup.condition,
             partial(door.tell_writer, body),
             partial(door.end_writer, body),
-            entry_size_max=config.entry_size_max,
-            default_timeout_s=config.default_timeout_ms / 1000,
-            check_usable=ground.check_usable,
+            self._terms,
         )
         # a writer whose handle was dropped without a close must end
         weakref.finalize(writer, _drop, mailbox, door, body).atexit = False
