@@ -141,7 +141,7 @@ class Autorecovery:
             connection.close()
 
     def _watch_backlog(self, connection: ClusterConnection) -> None:
-        """Count the ledgers that are to be repaired, again and again, until the end."""
+        """Count the tasks in the metadata store at intervals, until the end."""
         pause_ms = 0
         while not self._is_ending.wait(pause_ms / 1000):
             begun_ms = monotonic_ms()

@@ -1,8 +1,8 @@
-"""How many ledgers are under-replicated, and when all of them will be whole.
+"""The backlog of repairs: the number of under-replicated ledgers, and when all will be whole.
 
-The counts come from the metadata store, now and then: ``look`` waits for it, readers do not. The
-estimate follows from how fast the count has fallen within the last ``WINDOW_MS``, which covers the
-workers of all processes. New reports count against it.
+The counts come from the metadata store at intervals: the process waits for it, readers do not. The
+estimate is the rate at which the count has fallen within the last ``WINDOW_MS``, by the workers of
+all processes. New reports reduce it.
 
 >>> backlog = RepairBacklog()
 >>> backlog.seen(100, 0, now_ms=0)
@@ -18,13 +18,13 @@ from typing import Final
 WINDOW_MS: Final = 600_000
 LOOK_INTERVAL_MS: Final = 2_000
 LOOK_SHARE: Final = 20
-"""The time between looks is at least so many times the time that a look takes."""
+"""The pause between looks, at least, as a multiple of the duration of a look."""
 
 _COUNT_MAX: Final = 2 * WINDOW_MS // LOOK_INTERVAL_MS
 
 
 class RepairBacklog:
-    """The counts as last seen. One thread writes, any thread reads."""
+    """The counts of the last look. One thread writes, any thread reads."""
 
     def __init__(self) -> None:
         self.task_count: float = nan  # nan: not known
@@ -33,11 +33,11 @@ class RepairBacklog:
         self._seen: deque[tuple[int, int]] = deque(maxlen=_COUNT_MAX)  # times in ms, and counts
 
     def seen(self, task_count: int, unrepairable_count: int, now_ms: int) -> None:
-        """Note the counts of now."""
+        """Record the counts of a look."""
         while self._seen and now_ms - self._seen[0][0] > WINDOW_MS:
             self._seen.popleft()
         if not task_count:
-            self._seen.clear()  # what comes next is another story
+            self._seen.clear()  # the next tasks are another backlog
         self._seen.append((now_ms, task_count))
         began_ms, began_count = max(self._seen, key=lambda one: (one[1], one[0]))
         self.task_count, self.unrepairable_count = task_count, unrepairable_count
@@ -49,5 +49,5 @@ class RepairBacklog:
             self.completion_s = inf
 
     def lost_sight(self) -> None:
-        """Note that the metadata store does not answer."""
+        """Record that the metadata store does not answer."""
         self.task_count = self.unrepairable_count = self.completion_s = nan

@@ -1,4 +1,4 @@
-"""Counts of what the workers of one process have done. Any thread."""
+"""The counts of the repairs of one process. Any thread."""
 
 import threading
 
@@ -6,7 +6,7 @@ from zbk.protocol.repair.repair_task import OutcomeKind
 
 
 class RepairCounts:
-    """The counters; copies and ends of repairs are rare, so that a lock costs nothing."""
+    """The counters. Copies and ends of repairs are rare, so a lock costs nothing."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -146,7 +146,7 @@ class LogOwner:
         """Go on in a new ledger. Late calls, after ``close`` or the end, change nothing.
 
         Raises:
-            ZbkError: the roll failed. Unless the owner is over, it goes on in the current ledger.
+            ZbkError: the roll failed. Unless the owner is over, it continues in the current ledger.
         """
         if self.phase in {Phase.OVER, Phase.UNCLOSED}:
             return

@@ -46,7 +46,7 @@ class RepairNotes:
         self.update(skipped_count=self.result.skipped_count + 1)
 
     def await_bookie(self, bookie_id: str) -> None:
-        """Record a bookie that is to be compared and is away."""
+        """Record a bookie whose comparison waits because it is away."""
         self.update(awaited=self.result.awaited | {bookie_id})
 
     def add_lost(self, lost: tuple[LostEntries, ...]) -> None:

@@ -28,10 +28,10 @@ class SourceSurvey(msgspec.Struct):
     held: list[Span] = msgspec.field(default_factory=list)  # in order, by any source
     in_limbo: set[str] = msgspec.field(default_factory=set)
 
-    def add(self, slot: int, told: Holdings) -> None:
+    def add(self, slot: int, held: Holdings) -> None:
         """Add holdings of the source in ``slot``."""
         order, quorum = self.order, self.order.metadata.quorum
-        ranges: Iterable[Span] = overlaps(told.ranges, order.spans)
+        ranges: Iterable[Span] = overlaps(held.ranges, order.spans)
         if quorum.is_striped:
             ranges = (
                 (entry_id, entry_id)
@@ -39,7 +39,7 @@ class SourceSurvey(msgspec.Struct):
                 for entry_id in quorum.entry_ids(slot, first, last)
             )
         self.held = merged([*self.held, *ranges])
-        if told.is_in_limbo:
+        if held.is_in_limbo:
             self.in_limbo.add(order.fragment.bookies[slot])
 
     def lost(self) -> tuple[LostEntries, ...]:
@@ -61,7 +61,7 @@ def survey_sources(order: CopyOrder) -> Steps[AskHoldings, SourceSurvey]:
     for slot in order.sources:
         unasked_id = first
         while unasked_id <= end:
-            told: Holdings = yield AskHoldings(order.fragment.bookies[slot], (unasked_id, end))
-            survey.add(slot, told)
-            unasked_id = (end if told.last_entry_id is None else told.last_entry_id) + 1
+            held: Holdings = yield AskHoldings(order.fragment.bookies[slot], (unasked_id, end))
+            survey.add(slot, held)
+            unasked_id = (end if held.last_entry_id is None else held.last_entry_id) + 1
     return survey
