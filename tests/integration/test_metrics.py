@@ -10,6 +10,7 @@ import pytest
 import zbk
 from tests.support.cluster import Shell, lone_ledger
 from tests.support.http import Scrape, ask, url_in
+from zbk.cluster.local import LocalCluster
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +64,55 @@ def test_an_append_moves_the_metrics(bookie: tuple[str, str]) -> None:
     assert after.value(name, type="vd_journal") == 0
     fsyncs = "zbk_journal_fsync_seconds_count"
     assert after.value(fsyncs) > before.value(fsyncs)
+
+
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """Processes hear SIGHUP, though the tests may run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups")
+def test_sighup_applies_the_log_level_and_names_what_needs_a_restart(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, {"ZBK_METADATA": f"sqlite://{tmp_path}/metadata.db"})
+    config = tmp_path / "zbk.toml"
+    bookie = '[bookie]\njournal_dir = "b/journal"\nledger_dir = "b/ledgers"\nrack = "{}"\n'
+    config.write_text(bookie.format("r1"))
+    shell.run("bookie", "init", "--config", str(config))
+    arguments = ("bookie", "run", "--config", str(config), "--listen", "tcp://127.0.0.1:0")
+    with shell.start(*arguments, "--log-format", "json") as process:
+        assert process.stderr is not None
+        lines = (json.loads(line) for line in iter(process.stderr.readline, b""))
+        ready = next(line for line in lines if line["event"] == "bookie.ready")
+        assert ask(f"{ready['http']}/readyz").status == 200
+        config.write_text(bookie.format("r2") + '[log]\nlevel = "warning"\n')
+        process.send_signal(signal.SIGHUP)
+        config.write_text(bookie.format("r2") + '[log]\nlevel = "debug"\n')
+        process.send_signal(signal.SIGHUP)
+        told = next(line for line in lines if line["event"] == "config.reloaded")
+        assert told["need_restart"] == ["bookie.rack"]
+        assert told["log_level"] == "debug"
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        assert process.wait(30) == 0
+
+
+def test_the_processes_of_a_local_cluster_have_ports_of_their_own(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "data", bookie_count=2) as cluster:
+        urls = [bookie.http for bookie in cluster.bookies]
+        assert len(set(urls)) == 2
+        assert all(ask(f"{url}/livez").status == 200 for url in urls)
+    off = LocalCluster(tmp_path / "off", bookie_count=2, bookie_options={"http": "off"})
+    with off as cluster:
+        assert [bookie.http for bookie in cluster.bookies] == ["", ""]
+
+
+def test_a_port_that_is_taken_is_one_clear_line(bookie: tuple[str, str], tmp_path: Path) -> None:
+    metadata, url = bookie
+    shell = Shell(tmp_path, {"ZBK_METADATA": metadata})
+    taken = url.removeprefix("http://")
+    failed = shell.run("autorecovery", "run", "--http", taken, exit_code=1)
+    assert "cannot listen there: Address already in use" in failed.stderr.decode()
+    assert b"Traceback" not in failed.stderr

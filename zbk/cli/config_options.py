@@ -10,6 +10,7 @@ from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.logs import log_to_stderr
 from zbk.cli.options import metadata_option, option_group
 from zbk.cli.parent import stop_with_parent
+from zbk.cli.reload import Loaded, reload_on_hangup
 from zbk.cli.store import cluster_address
 from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig
 from zbk.config.option import options_of
@@ -80,29 +81,37 @@ def server_options(config_type: ConfigType) -> Callable[[FunctionT], FunctionT]:
 def start_server(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:
     """Start the log of a server, and watch its parent if wanted; return its configuration.
 
+    From now on SIGHUP makes the process re-read the configuration.
+
     ``options`` are the values of ``server_options``, and are left with those of the configuration.
 
     Raises:
         InvalidOptionError: an option is unknown or out of its range, or no metadata store is given.
     """
-    log = build(
-        LogConfig,
-        flags={name: options.pop(f"log_{name}") for name in ("format", "level")},
-        environment={},  # click reads the variables
-        table=read_tables(options["config_file"]).get("log", {}),
-    )
+    log_flags = {name: options.pop(f"log_{name}") for name in ("format", "level")}
     is_parent_watched = options.pop("stop_with_parent")
-    config = server_config(config_type, options)
-    log_to_stderr(log.format, log.level)
+
+    def load() -> Loaded[ServerConfigT]:
+        log = build(
+            LogConfig,
+            flags=log_flags,
+            environment={},  # click reads the variables
+            table=read_tables(options["config_file"]).get("log", {}),
+        )
+        return Loaded(log, server_config(config_type, options))
+
+    loaded = load()
+    log_to_stderr(loaded.log.format, loaded.log.level)
+    reload_on_hangup(loaded, load)
     if is_parent_watched:
         stop_with_parent()
-    return config
+    return loaded.main
 
 
 def _log_options(command: FunctionT) -> FunctionT:
     for name, choices in (
         ("level", ["debug", "info", "warning", "error"]),
-        ("format", ["text", "json"]),
+        ("format", ["text", "console", "json"]),
     ):
         command = click.option(
             f"--log-{name}",

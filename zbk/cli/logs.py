@@ -10,7 +10,11 @@ _RECORD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message",
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record; the fields of ``extra`` become keys."""
+    """One JSON object per record; the fields of ``extra`` become keys.
+
+    ``event`` is constant: the name in ``extra``, or the text of the line before its values are
+    filled in, which are in ``values`` then.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -18,9 +22,12 @@ class JsonFormatter(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
+            "event": str(record.msg),
             "message": record.getMessage(),
         }
         line |= {key: value for key, value in vars(record).items() if key not in _RECORD_FIELDS}
+        if record.args and "event" not in vars(record):
+            line["values"] = record.args
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)

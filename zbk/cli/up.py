@@ -75,6 +75,14 @@ def default_data_dir() -> Path:
     default="30s",
     help_text="Time that the bookies have to start; a long journal takes longer.",
 )
+@click.option(
+    "--http",
+    metavar="HOST:PORT|auto|off",
+    default="auto",
+    show_default=True,
+    help="Address of metrics and health of bookie 0; the other processes have the next ports. "
+    "auto: any free ports of 127.0.0.1.",
+)
 @output_option
 def up(
     bookie_count: int,
@@ -83,6 +91,7 @@ def up(
     metadata: str | None,
     autorecovery: bool,
     start_timeout_ms: int,
+    http: str,
     output: Format,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
@@ -110,7 +119,8 @@ def up(
                 use_zookeeper=zookeeper and not metadata,
                 metadata=metadata,
                 start_timeout_s=start_timeout_ms / 1000,
-                bookie_options={"session_timeout_ms": SESSION_TIMEOUT_MS},
+                bookie_options={"session_timeout_ms": SESSION_TIMEOUT_MS}
+                | ({} if http == "auto" else {"http": http}),
             ) as cluster,
             _as_context(cluster) as is_context,
         ):
@@ -159,7 +169,13 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
                 "data_dir": str(cluster.folder),
                 "is_context": is_context,
                 "bookies": [
-                    {"index": b.index, "bookie_id": b.bookie_id, "address": b.address, "pid": b.pid}
+                    {
+                        "index": b.index,
+                        "bookie_id": b.bookie_id,
+                        "address": b.address,
+                        "pid": b.pid,
+                        "http": b.http,
+                    }
                     for b in bookies
                 ],
                 "autorecovery": None if beside is None else {"pid": beside.pid},
@@ -171,6 +187,7 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
     for bookie in bookies[:BOOKIES_SHOWN]:
         click.echo(
             f"  bookie {bookie.index}  {bookie.address}  pid {bookie.pid}  {bookie.bookie_id}"
+            f"  {bookie.http}".rstrip()
         )
     if len(bookies) > BOOKIES_SHOWN:
         click.echo(f"  and {len(bookies) - BOOKIES_SHOWN} more: zbk bookie ls")

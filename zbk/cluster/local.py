@@ -31,6 +31,7 @@ from zbk.cluster import BOOKIE_COUNT_MAX, local_state
 from zbk.cluster.child import Child
 from zbk.cluster.local_state import BookieSeat, ClusterState
 from zbk.config import BookieConfig
+from zbk.config.http_address import http_of_process
 from zbk.config.sources import convert
 from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError
 from zbk.metadata.records.bookies import BookieRegistry
@@ -59,6 +60,7 @@ class LocalBookie(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     incarnation: int
     folder: Path
+    http: str = ""  # URL of its metrics and health
 
 
 class LocalCluster:
@@ -305,13 +307,22 @@ class LocalCluster:
 
     def _bookie_options(self, index: int, port: int) -> dict[str, int | str]:
         folder = self.folder / f"bookie{index}"
-        return self._options | {
-            "metadata": self._uri,
-            "journal_dir": str(folder / "journal"),
-            "ledger_dir": str(folder / "ledgers"),
-            "listen": f"tcp://127.0.0.1:{port}",
-            "rack": self._racks[index % len(self._racks)] if self._racks else "",
-        }
+        return (
+            self._options
+            | {
+                "metadata": self._uri,
+                "journal_dir": str(folder / "journal"),
+                "ledger_dir": str(folder / "ledgers"),
+                "listen": f"tcp://127.0.0.1:{port}",
+                "rack": self._racks[index % len(self._racks)] if self._racks else "",
+            }
+            | self._http_option(index)
+        )
+
+    def _http_option(self, number: int) -> dict[str, int | str]:
+        """Return the option of one process: that of bookie 0 may be given; ports follow it."""
+        given = self._options.get("http")
+        return {} if given is None else {"http": http_of_process(str(given), number)}
 
     def _start_bookies(self, indexes: Sequence[int]) -> None:
         found = {index: self._registration(index) for index in indexes}  # maybe just killed
@@ -333,7 +344,9 @@ class LocalCluster:
         return [sys.executable, *program, "--stop-with-parent", *options]
 
     def _autorecovery_command(self, options: Mapping[str, int | str]) -> list[str]:
-        given = {"metadata": self._uri, "session_timeout_ms": SESSION_TIMEOUT_MS, **options}
+        given: dict[str, int | str] = {"metadata": self._uri}
+        given["session_timeout_ms"] = SESSION_TIMEOUT_MS
+        given |= self._http_option(self._bookie_count) | dict(options)
         program = ("-m", "zbk", "autorecovery", "run", "--stop-with-parent")
         return [sys.executable, *program, *_arguments(given)]
 
@@ -365,6 +378,7 @@ class LocalCluster:
             address=found.address,
             incarnation=found.incarnation,
             folder=self.folder / f"bookie{index}",
+            http=found.http or "",
         )
         self._seats[index] = BookieSeat(bookie_id, int(found.address.rpartition(":")[2]))
 

@@ -371,9 +371,10 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Literal["debug", "info", "warning", "error"],
         Option("Lowest level that is logged: debug, info, warning or error."),
     ] = "info"
-    format: Annotated[Literal["text", "json"], Option("Format of log lines: text or json.")] = (
-        "text"
-    )
+    format: Annotated[
+        Literal["text", "console", "json"],
+        Option("Format of log lines: text, console (another name of it) or json."),
+    ] = "text"
 
 
 Config = BookieConfig | ClientConfig | AutorecoveryConfig | LogConfig

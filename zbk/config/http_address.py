@@ -44,6 +44,19 @@ def parse_http(value: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def http_of_process(value: str, number: int) -> str:
+    """Return the option of one of several processes, which have consecutive ports.
+
+    >>> http_of_process("127.0.0.1:9181", 2), http_of_process("off", 2)
+    ('127.0.0.1:9183', 'off')
+    """
+    if value in (AUTO, OFF):
+        return value
+    host, port = parse_http(value)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port + number if port else 0}"
+
+
 def host_of(address: str) -> str:
     """Return the host of a bookie's address.
 

@@ -113,7 +113,7 @@ def serving(
     host = public_host if public_host and server.host in ANY_HOSTS else server.host
     host = f"[{host}]" if ":" in host else host
     url = f"http://{host}:{server.port}"
-    LOG.info("metrics and health at %s", url)
+    LOG.info("metrics and health at %s", url, extra={"event": "http.serving", "url": url})
     server.start()
     try:
         yield url

@@ -27,11 +27,22 @@ def test_a_json_line_has_extra_fields_of_its_own() -> None:
         "time": "2023-11-14T22:13:20.250Z",
         "level": "info",
         "logger": "zbk.bookie",
+        "event": "READY",
         "message": "READY",
         "address": "tcp://h:1",
         "odd": "{1, 2}",
     }
     assert "\n" not in line
+
+
+def test_the_event_of_a_json_line_is_constant_and_the_values_are_fields() -> None:
+    given = JsonFormatter().format(record("READY %s", "b", event="bookie.ready", bookie_id="b"))
+    assert json.loads(given)["event"] == "bookie.ready"
+    assert json.loads(given)["message"] == "READY b"
+    assert json.loads(given)["bookie_id"] == "b"
+    derived = json.loads(JsonFormatter().format(record("%d of %d bookies", 2, 3)))
+    assert derived["event"] == "%d of %d bookies"
+    assert derived["values"] == [2, 3]
 
 
 def test_an_exception_is_in_both() -> None:

@@ -17,6 +17,7 @@ from zbk.config import AutorecoveryConfig
 def run(**options: Any) -> None:  # noqa: ANN401 - fields of AutorecoveryConfig, and of the log
     """Audit and repair until SIGTERM or Ctrl-C.
 
+    SIGHUP re-reads the configuration: it applies the log level and logs what needs a restart.
     Any number may run: one of them audits, all of them repair. READY is logged after the start.
     Each option may also come from the environment: --brake-hold-ms from
     ZBK_AUTORECOVERY_BRAKE_HOLD_MS.
@@ -54,4 +55,9 @@ def autorecovery() -> None:
 def _log_ready(name: str, http: str) -> None:
     import logging
 
-    logging.getLogger("zbk.auditor").info("READY autorecovery %s, metrics %s", name, http or "off")
+    logging.getLogger("zbk.auditor").info(
+        "READY autorecovery %s, metrics %s",
+        name,
+        http or "off",
+        extra={"event": "autorecovery.ready", "name_in_elections": name, "http": http or None},
+    )

@@ -70,6 +70,7 @@ def run(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
+    SIGHUP re-reads the configuration: it applies the log level and logs what needs a restart.
     READY is logged when the bookie accepts clients. Each option may also come from the environment:
     --journal-dir from ZBK_BOOKIE_JOURNAL_DIR. If the cluster knows that the bookie has served and
     its directories do not show it, a line names the missing data, and the exit code is 7. Such a
@@ -172,6 +173,13 @@ def _log_ready(registration: "BookieRegistration") -> None:
         registration.address,
         registration.incarnation,
         registration.http or "off",
+        extra={
+            "event": "bookie.ready",
+            "bookie_id": registration.bookie_id,
+            "address": registration.address,
+            "incarnation": registration.incarnation,
+            "http": registration.http or None,
+        },
     )
 
 
