@@ -50,7 +50,8 @@ def reload(before: Loaded[Any], load: Callable[[], Loaded[Any]]) -> None:
     except (ZbkError, OSError) as error:
         LOG.error("the configuration stays as it is: %s", error, extra={"event": "config.refused"})  # noqa: TRY400 - the text says all
         return
-    logging.getLogger("zbk").setLevel(now.log.level.upper())
+    logger, level = logging.getLogger("zbk"), logging.getLevelName(now.log.level.upper())
+    logger.setLevel(min(logger.level, level))  # a level that hides the line comes after it
     waiting = sorted(_changes(before, now))
     LOG.info(
         "the configuration was re-read: log level %s; need a restart: %s",
@@ -58,6 +59,7 @@ def reload(before: Loaded[Any], load: Callable[[], Loaded[Any]]) -> None:
         ", ".join(waiting) or "none",
         extra={"event": "config.reloaded", "log_level": now.log.level, "need_restart": waiting},
     )
+    logger.setLevel(level)
 
 
 def _changes(before: Loaded[Any], now: Loaded[Any]) -> set[str]:
