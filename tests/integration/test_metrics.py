@@ -93,7 +93,7 @@ def test_sighup_applies_the_log_level_and_names_what_needs_a_restart(tmp_path: P
         assert told["need_restart"] == ["bookie.rack"]
         assert told["log_level"] == "warning"
         process.send_signal(signal.SIGTERM)
-        assert b"stopping on" not in process.stderr.read()
+        process.stderr.read()
         assert process.wait(30) == 0
 
 
