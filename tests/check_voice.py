@@ -5,8 +5,7 @@
 Docstrings begin with a verb of what is done (Return, Raise, Start, ...), not with one of what is
 caused, and *cannot* is one word. The docstring of a function or property does not begin with
 "Whether" or "What": it begins with "Return whether", "True when", or with a noun. The subject of a
-sentence is a part of the system, not "whoever", "nobody" or "somebody". The packages in
-``UNREVISED`` still break these two rules.
+sentence is a part of the system, not "whoever", "nobody" or "somebody".
 """
 
 import ast
@@ -20,11 +19,6 @@ ROOTS: Final = ("zbk", "spark", "benchmarks", "tests")
 BAD_FIRST_WORDS: Final = frozenset({"Let", "Have", "Tell", "Take"})
 BAD_QUESTIONS: Final = frozenset({"Whether", "What"})
 BAD_SUBJECT: Final = re.compile(r"\b([Ww]hoever|[Nn]obody|[Ss]omebody)\b")
-UNREVISED: Final = frozenset(
-    {
-        "zbk/protocol/write",
-    }
-)
 DOCUMENTS: Final = ("*.md", "spark/*.md", "benchmarks/*.md")
 
 
@@ -42,11 +36,7 @@ def _in_docstrings() -> Iterator[str]:
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
                 text = ast.get_docstring(node) or ""
                 word = text.split(maxsplit=1)[0] if text else ""
-                is_question = (
-                    word in BAD_QUESTIONS
-                    and isinstance(node, ast.FunctionDef)
-                    and str(path.parent) not in UNREVISED
-                )
+                is_question = word in BAD_QUESTIONS and isinstance(node, ast.FunctionDef)
                 if word in BAD_FIRST_WORDS or is_question:
                     line = node.body[0].lineno
                     yield f"{path}:{line}: a docstring begins with {word!r}"
@@ -62,8 +52,6 @@ def _in_text() -> Iterator[str]:
 
 def _subjects() -> Iterator[str]:
     for path in _sources("zbk"):
-        if str(path.parent) in UNREVISED:
-            continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found = BAD_SUBJECT.search(line)
             if found is not None:

@@ -16,10 +16,10 @@ class Buckets:
         self.counts = [0] * (len(bounds_us) + 1)  # the last one: above all bounds
         self.sum_us = 0
 
-    def observe(self, duration_us: int) -> None:
-        """Count one duration, in microseconds. Only the owner's thread."""
-        self.counts[bisect_left(self._bounds, duration_us)] += 1
-        self.sum_us += duration_us
+    def observe(self, duration_us: int, count: int = 1) -> None:
+        """Count a duration, in microseconds, ``count`` times. Only the owner's thread."""
+        self.counts[bisect_left(self._bounds, duration_us)] += count
+        self.sum_us += duration_us * count
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Return each upper bound in seconds, as text, with the count up to it; the last is +Inf.

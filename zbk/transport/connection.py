@@ -41,7 +41,7 @@ from zbk.transport.frames import receive_frames
 from zbk.transport.pool import Pool
 from zbk.transport.request_queue import WAITING_SIZE_MAX, RequestQueue
 from zbk.wire import codec
-from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Refused
+from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Message, Refused
 
 DRAIN_COUNT_MAX: Final = 256
 RETRY_MS: Final = 50
@@ -312,13 +312,13 @@ class Connection:
 
     def _on_bundle(self, bundle: AnswerBundle, frames: list[bytes], now_ms: int) -> None:
         take, bookie_id = self._outstanding.take, self.bookie_id
-        answered = self._pool.counts.answered
+        answered: dict[tuple[type[Message], int], int] = {}  # by class, and when it was handed over
         sink: Sink | None = None
         box: list[News] = []
         for part, own in parts_of(bundle.parts, bundle.sizes, frames[1:]):
             if self.state is not State.READY or isinstance(part, Refused):
                 if self.state is State.IDLE:
-                    return  # the part before it has ended this life
+                    break  # the part before it has ended this life
                 self._on_answer(part, own, now_ms)
                 continue
             outgoing = take(part.request_id, now_ms)
@@ -327,7 +327,10 @@ class Connection:
                     sink = outgoing.sink
                     box = self._pool.box(sink)
                 box.append(Reply(bookie_id, outgoing.key, part, own))
-                answered(outgoing.request, now_ms - outgoing.handed_ms)
+                counted = type(outgoing.request), outgoing.handed_ms
+                answered[counted] = answered.get(counted, 0) + 1
+        for (kind, handed_ms), count in answered.items():
+            self._pool.counts.answered(kind, now_ms - handed_ms, count)
         self._note_use(now_ms)
 
     def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
@@ -344,7 +347,7 @@ class Connection:
         if not isinstance(answer, Refused):
             reply = Reply(self.bookie_id, outgoing.key, answer, frames)
             self._pool.post(outgoing.sink, reply)
-            self._pool.counts.answered(outgoing.request, now_ms - outgoing.handed_ms)
+            self._pool.counts.answered(type(outgoing.request), now_ms - outgoing.handed_ms)
             return
         error = from_wire(answer.code, tuple(answer.fields))
         if isinstance(error, HelloRequiredError) and outgoing.refused_count < GREETING_COUNT_MAX:

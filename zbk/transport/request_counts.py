@@ -25,10 +25,10 @@ class RequestCounts:
         self.failure_counts = dict.fromkeys(OPERATIONS, 0)
         self._times_of = {kind: self.times[name] for kind, name in _OPERATION_OF.items()}
 
-    def answered(self, request: Message, duration_ms: int) -> None:
-        """Count an answer."""
-        buckets = self._times_of.get(type(request)) or self.times["other"]
-        buckets.observe(1_000 * duration_ms)
+    def answered(self, kind: type[Message], duration_ms: int, count: int = 1) -> None:
+        """Count answers to requests of one class that took the same time."""
+        buckets = self._times_of.get(kind) or self.times["other"]
+        buckets.observe(1_000 * duration_ms, count)
 
     def failed(self, request: Message) -> None:
         """Count a request that was refused, timed out, or lost its connection."""

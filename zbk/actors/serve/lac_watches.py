@@ -253,7 +253,7 @@ class LacWatches:
     # -------------------------------------------------------------- what happens
 
     def recorded(self, slot: LedgerSlot) -> None:
-        """Note that a ledger has a LAC which is not on stable storage yet."""
+        """Record that a ledger has a LAC which is not on stable storage yet."""
         if slot.ledger_id in self._watches:
             self.await_sync(slot)
 

@@ -145,7 +145,7 @@ class LedgerTable:
         return self._keep(self._slot(ledger, stored, NO_ENTRY, is_stored=False))
 
     def cursor_moved(self, slot: LedgerSlot) -> None:
-        """Note that more of a ledger is on stable storage than storage knows."""
+        """Record that more of a ledger is on stable storage than storage knows."""
         self._moved[slot.ledger_id] = slot
 
     def keep_cursors(self) -> None:

@@ -1,8 +1,8 @@
-"""The writer of one ledger: batches out, acknowledgements in, and how far the LAC goes.
+"""The writer of one ledger: batches out, acknowledgements in, and the LAC.
 
-Read ``events`` first, then ``writer``, the one door. Entries pass ``append_queue``,
+Read ``events`` first, then ``writer``, the only entrance. Entries pass ``append_queue``,
 ``batch_encoder``, ``write_window`` and ``ack_tracker`` (``write_path`` joins them).
-``sync_rounds``, ``explicit_lac`` and ``idle_sync`` tell readers how far they may read;
-``ensemble_keeper`` replaces bookies; ``closing`` ends the ledger. What an ack means for a ledger
-type is in ``zbk.durability``.
+``sync_rounds``, ``explicit_lac`` and ``idle_sync`` make the LAC known to readers;
+``ensemble_keeper`` replaces bookies; ``closing`` ends the ledger. The meaning of an ack for a
+ledger type is in ``zbk.durability``.
 """

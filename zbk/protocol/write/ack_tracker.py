@@ -1,12 +1,12 @@
-"""Which entries an ack quorum has acknowledged, in order, over ranges of entries.
+"""The entries that an ack quorum has acknowledged, in order, over ranges of entries.
 
-Words: a *range* is a run of entries that were sent together and are acknowledged together. It is
-*acked* by a slot when the bookie in that slot says that it has all of the range that the slot
-holds; *complete* when each of its entries was acked by an ack quorum of its write set;
-*confirmed* when it and every range before it are complete. A tracker is *held* while the ensemble
-is being changed: acks are recorded, and nothing is confirmed. The new fragment starts behind the
-last confirmed entry, so an entry that were confirmed meanwhile, by acks of a bookie that is being
-replaced, would belong to bookies that never got it.
+Words: a *range* is a run of entries that are sent together and acknowledged together. It is *acked*
+by a slot when the slot's bookie has stored all entries of the range that belong to the slot;
+*complete* when each of its entries was acked by an ack quorum of its write set; *confirmed* when it
+and every range before it are complete. A tracker is *held* while the ensemble is being changed:
+acks are recorded, but nothing is confirmed. The new fragment starts after the last confirmed entry.
+An entry that is confirmed during the change, by acks of a bookie that is being replaced, would
+belong to bookies that never received it.
 
 Completeness looks at one bit mask of slots for each write set that occurs in the range: a single
 one when E = Qw, at most E when the ledger is striped. So the cost is that of ranges, not entries.
@@ -38,12 +38,12 @@ class _Pending(msgspec.Struct, gc=False):
 class AckTracker:
     """Turn acks of ranges, which come in any order, into entries confirmed in order.
 
-    ``last_acked_id`` is the last confirmed entry, every one before it is confirmed too, and it
-    never goes down; ``last_pushed_id`` is the last entry pushed. Others only read them.
+    ``last_acked_id`` is the last confirmed entry; all entries before it are confirmed, and it never
+    falls. ``last_pushed_id`` is the last entry pushed. Others only read them.
 
     Invariants, checked in ``_check``:
       * pending ranges follow each other without a gap, from ``last_acked_id + 1`` on;
-      * the first pending range is not complete (else it were confirmed), unless it is held.
+      * the first pending range is not complete, unless the tracker is held.
 
     >>> tracker = AckTracker(Quorum(3, 3, 2))
     >>> tracker.push(10), tracker.push(5)
@@ -89,8 +89,8 @@ class AckTracker:
     def ack(self, slot: int, first_entry_id: int) -> range:
         """Record one ack of the range that starts there; return the ids it confirmed, in order.
 
-        Often it confirms nothing. An ack of a range that is confirmed already, of no range, or
-        from a slot that holds nothing of it, is late news and changes nothing.
+        Often it confirms nothing. A late ack changes nothing: of a confirmed range, of an unknown
+        range, or from a slot that holds nothing of the range.
         """
         pending = self._pending.get(first_entry_id)
         if pending is None:
@@ -106,7 +106,7 @@ class AckTracker:
         self._is_held = True
 
     def release(self) -> range:
-        """Go on; return the ids that were confirmed by it, in order."""
+        """Continue; return the ids that this confirms, in order."""
         self._is_held = False
         return self._confirm()
 

@@ -4,7 +4,7 @@ A batch takes from the front of the queue what fits: whole appends as long as th
 part of one that is larger than a batch. Ids follow from the order alone, so each append knows its
 first id as soon as it is queued.
 
-The queue has no limit of its own: whoever appends counts the bytes and waits (``WriterLimits``).
+The queue has no limit of its own: the caller counts the bytes and waits (``WriterLimits``).
 """
 
 from bisect import bisect_right
@@ -23,10 +23,10 @@ _PAYLOADS: Final = itemgetter(1)
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):
-    """What goes into one batch.
+    """The content of one batch.
 
-    ``tickets`` are the appends that are done once the batch is acknowledged. Without payloads they
-    are appends of nothing, and done when everything before them is.
+    ``tickets`` are the appends that complete with the acknowledgement of the batch. Without
+    payloads they are empty appends, which complete when everything before them has.
     """
 
     payloads: list[bytes]
@@ -68,7 +68,7 @@ class AppendQueue:
         self.count += sum(map(len, map(_PAYLOADS, appends)))
 
     def take(self) -> Taken:
-        """Remove what goes into the next batch: at least one append, or one entry of it.
+        """Remove the content of the next batch: at least one append, or one entry of it.
 
         Whole appends as far as they fit; or else a part of the first one. A payload larger than
         a batch is taken alone.
@@ -76,7 +76,7 @@ class AppendQueue:
         waiting = self.waiting
         assert waiting, "there is something to take"
         if len(waiting) == 1 and not self._offset and len(waiting[0][1]) == 1:
-            ticket, payloads = waiting.pop()  # one entry: what a quiet ledger has
+            ticket, payloads = waiting.pop()  # one entry, as a quiet ledger has
             first = self._taken_count
             self._taken_count = first + 1
             return Taken([payloads[0]], [(ticket, first, 1)])
@@ -91,7 +91,7 @@ class AppendQueue:
         return taken
 
     def _take_single(self, taken: Taken) -> None:
-        """Remove appends of one entry, if the first ones are: thousands, so all is done in C."""
+        """Remove leading appends of one entry each: there may be thousands, so all is done in C."""
         items = self.waiting
         if len(items) == 1 or len(items[0][1]) != 1 or len(items[1][1]) != 1:
             return

@@ -16,11 +16,11 @@ from zbk.protocol.ledger.quorum import Quorum
 
 
 class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """One batch, as it goes to the slots."""
+    """One batch, as it is sent to the slots."""
 
     parts: tuple[EntryBatch | None, ...]  # by slot; None: the slot holds none of these entries
     size: int  # bytes of all different parts
-    length: int  # the ledger's length behind the last entry
+    length: int  # the ledger's length after the last entry
 
 
 class BatchEncoder:

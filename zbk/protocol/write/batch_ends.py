@@ -1,4 +1,4 @@
-"""Where acknowledged batches end, and how long the ledger is there.
+"""The ends of acknowledged batches, with the ledger's length there.
 
 The LAC may lag behind what is acknowledged (on VD ledgers), and a ledger is closed at its LAC with
 its exact length there. So for each acknowledged batch beyond the LAC its last id and the ledger's
@@ -38,7 +38,7 @@ class BatchEnds:
         self.length = 0
 
     def acked(self, last_entry_id: int, length: int) -> None:
-        """Note the next acknowledged batch: its last id, and the ledger's length behind it."""
+        """Record the next acknowledged batch: its last id, and the ledger's length after it."""
         before_id, before_length = self.beyond[-1] if self.beyond else (self.lac, self.length)
         assert last_entry_id > before_id, "batches are acknowledged in order"
         assert length >= before_length, "a ledger only gets longer"

@@ -1,4 +1,4 @@
-"""What a writer does with answers and news of its bookies.
+"""The handling of answers and news from a writer's bookies.
 
 Restart     a bookie that comes back with a higher incarnation has, on a VD ledger, lost its acks
             of pending batches and its ``LastAddSynced``. It is owed again what it acknowledged
@@ -42,7 +42,7 @@ FINAL_ERRORS = (LedgerFencedError, UnauthorizedError, LedgerClosedError)
 
 
 class BookieAnswers:
-    """Takes answers and news of bookies to the parts of one writer."""
+    """Passes answers and news of bookies to the parts of one writer."""
 
     __slots__ = ("_explicit_lac", "_keeper", "_path", "_slots", "_syncs")
 
@@ -92,7 +92,7 @@ class BookieAnswers:
         return self._suspect(event.slot, event.error)
 
     def slot_up(self, event: SlotUp, now_ms: int, *, resends: bool, revokes: bool) -> list[Effect]:
-        """Record a connection to a slot's bookie, and send it what it is owed.
+        """Record a connection to a slot's bookie, and send it the batches that it is owed.
 
         ``resends``: the writer still sends; ``revokes``: a restart of a bookie voids its acks.
         """

@@ -94,7 +94,7 @@ class Closing:
         return now_ms < self._wait_until_ms
 
     def slot_up(self, now_ms: int) -> None:
-        """Note that a bookie came: another sync may reach further."""
+        """Record that a bookie came: another sync may reach further."""
         self._next_sync_ms = now_ms
 
     def wants_sync(self, path: WritePath, syncs: SyncRounds, now_ms: int) -> bool:

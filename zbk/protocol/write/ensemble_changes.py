@@ -101,7 +101,7 @@ class EnsembleChanges:
         self._grace.is_over(now_ms)
 
     def turn(self, now_ms: int, *, has_come: bool) -> None:
-        """Note that the pending change waits for its turn, or that its turn has come."""
+        """Record that the pending change waits for its turn, or that its turn has come."""
         self._is_queued = not has_come
         if has_come and not self._has_come:
             self._has_come = True
@@ -138,20 +138,20 @@ class EnsembleChanges:
         return self.pending is not None and self.pending.change_id == change_id
 
     def made(self, replaced_slots: Collection[int], now_ms: int) -> None:
-        """Note that the change is settled; slots that it left alone have no replacement yet."""
+        """Record that the change is settled; slots that it left alone have no replacement yet."""
         assert self.pending is not None, "it was asked for"
         self._made_count += bool(replaced_slots)
         self._decline(self.pending.failed.keys() - set(replaced_slots), now_ms)
         self.pending = None
 
     def declined(self, now_ms: int) -> None:
-        """Note that there is no replacement now."""
+        """Record that there is no replacement now."""
         assert self.pending is not None, "it was asked for"
         self._decline(self.pending.failed.keys(), now_ms)
         self.pending = None
 
     def put_off(self, slots: Collection[int], now_ms: int) -> None:
-        """Note that a change of these slots cannot be asked for now."""
+        """Record that a change of these slots cannot be asked for now."""
         self._decline(slots, now_ms)
 
     def _decline(self, slots: Collection[int], now_ms: int) -> None:
@@ -163,12 +163,12 @@ class EnsembleChanges:
         self._pause_ms = max(self._retry_ms, min(2 * self._pause_ms, self._pause_ms_max))
 
     def doubted(self, error: ZbkError, now_ms: int) -> None:
-        """Note that nobody knows whether the change was made."""
+        """Record that the outcome of the change is unknown."""
         self._doubt = error
         self._again_ms = now_ms + self._retry_ms
 
     def bookies_changed(self) -> None:
-        """Note that what was declined may be possible now."""
+        """Record that what was declined may be possible now."""
         self._declined = frozenset()
         self._pause_ms = self._retry_ms
 

@@ -84,12 +84,12 @@ class EnsembleKeeper:
         return not is_sought and self._changes.pending is None
 
     def progressed(self) -> None:
-        """Note that entries were acknowledged."""
+        """Record that entries were acknowledged."""
         self._quorum_grace.reset()
         self._graces_left_count = len(self._slots)
 
     def bookies_changed(self) -> None:
-        """Note that a change that was declined may be possible now."""
+        """Record that a change that was declined may be possible now."""
         self._changes.bookies_changed()
 
     def cancel(self) -> None:
@@ -100,7 +100,7 @@ class EnsembleKeeper:
     # ------------------------------------------------------------------ looking
 
     def watch(self, now_ms: int, *, is_flushed_for_good: bool) -> list[Effect]:
-        """Ask for a change if a slot failed; again, if nobody knows what came of it.
+        """Request a change if a slot failed; repeat it if its outcome is unknown.
 
         ``is_flushed_for_good``: nothing is pending, and nothing more will come.
 
@@ -120,7 +120,7 @@ class EnsembleKeeper:
         return []
 
     def watch_slow(self, now_ms: int) -> list[Effect]:
-        """Ask for a change if one slot holds up the others.
+        """Request a change if one slot holds up the others.
 
         Raises:
             NotEnoughBookiesError: there were too many changes.
@@ -185,7 +185,7 @@ class EnsembleKeeper:
         return self._path.release()
 
     def change_turn(self, event: EnsembleChangeTurn, now_ms: int) -> None:
-        """Note that a change waits for the changes of other ledgers, or no longer does."""
+        """Record that a change waits for the changes of other ledgers, or no longer does."""
         if self._changes.is_answer_valid(event.change_id):
             self._changes.turn(now_ms, has_come=event.has_come)
 

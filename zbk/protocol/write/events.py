@@ -1,4 +1,4 @@
-"""What goes into a writer and what comes out of it: events, effects, limits.
+"""Input and output of a writer: events, effects, limits.
 
     the application          Append, Appends, SyncRequested, CloseRequested, Abandoned
     the connections          SlotUp, SlotDown, AddAnswered, AddFailed, SyncAnswered, SyncFailed,
@@ -10,12 +10,11 @@
     to the connections       SendAdd, SendSync, SendLac, SlotSuspect
     to the metadata          ChangeEnsemble, ReportMissing, CloseLedger
 
-A *ticket* is whatever the caller wants to get back: the writer never looks at it. Every ticket
-comes back exactly once.
+A *ticket* is an object of the caller, which the writer never inspects. Every ticket comes back
+exactly once.
 
-An *epoch* counts how often the bookie of a slot was replaced. What is sent carries it, and its
-answer brings it back, so that an answer of the bookie that was there before is told from one of
-the bookie that is there now.
+An *epoch* counts how often the bookie of a slot was replaced. Each request and its answer carry it,
+so that answers of a replaced bookie are recognized.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,11 +32,11 @@ AckedTicket: TypeAlias = tuple[Ticket, int, int]
 
 
 class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a writer keeps in memory and how long it waits.
+    """The limits of a writer's memory and of its waits.
 
-    At the limits of window and backlog appends wait in the queue, whose size the caller limits.
-    A single batch may go over them and over ``batch_size_max``: one entry is never cut. The memory
-    is ``backlog_size`` and a batch.
+    At the limits of window and backlog appends wait in the queue, whose size the caller limits. A
+    single batch may exceed them and ``batch_size_max``, because an entry is never cut. The memory
+    is at most ``backlog_size`` and one batch.
     """
 
     window_size: int = 16 * 1024 * 1024  # bytes of batches that are not acknowledged
@@ -46,7 +45,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     backlog_count: int = 4_096  # such batches
     batch_size_max: int = 512 * 1024  # bytes of encoded entries
     batch_count_max: int = 4096  # entries
-    quorum_grace_ms: int = 5_000  # how long bookies that are needed may take to come back
+    quorum_grace_ms: int = 5_000  # how long bookies that are needed may be down
     close_linger_ms: int = 2_000  # how long close waits for bookies beyond the ack quorum
     unsynced_batch_count_max: int = 65_536  # acknowledged batches beyond the LAC; see writer.py
     sync_count_max: int = 4_096  # syncs that wait; one more fails with BusyError
@@ -55,8 +54,8 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     sync_point_retry_ms_max: int = 8_000  # that pause grows up to this where each try costs a sync
     metadata_grace_ms: int = 20_000  # how long a change waits for the metadata store
     slow_bookie_ms: int = 2_000  # a slot that alone holds up the writer so long is replaced
-    explicit_lac_ms: int = 100  # how long a writer is idle before it tells its LAC; 0: never
-    explicit_lac_count_max: int = 3  # times that one slot is told the same LAC
+    explicit_lac_ms: int = 100  # how long a writer is idle before it sends its LAC; 0: never
+    explicit_lac_count_max: int = 3  # times that the same LAC is sent to one slot
 
 
 # ------------------------------------------------------------------ events
@@ -73,7 +72,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 
 
 class Appends(msgspec.Struct, frozen=True, gc=False):
-    """Many appends, in order: what queued while the last ones were handled."""
+    """Many appends, in order: those that queued while the last ones were handled."""
 
     items: Sequence[tuple[Ticket, Sequence[bytes]]]
 
@@ -105,20 +104,20 @@ class SlotUp(msgspec.Struct, frozen=True):
 
 
 class SlotDown(msgspec.Struct, frozen=True):
-    """The connection is lost; whatever was outstanding on it will not be answered."""
+    """The connection is lost; its outstanding requests will not be answered."""
 
     slot: int
     error: ZbkError
 
 
 class SyncRequested(msgspec.Struct, frozen=True):
-    """Make everything appended so far durable."""
+    """Make all earlier appends durable."""
 
     ticket: Ticket
 
 
 class SyncAnswered(msgspec.Struct, frozen=True):
-    """A bookie has fsynced all that it received before the sync."""
+    """A bookie has fsynced everything that it received before the sync."""
 
     slot: int
     sync_id: int
@@ -152,9 +151,9 @@ class LacFailed(msgspec.Struct, frozen=True):
 
 
 class EnsembleChanged(msgspec.Struct, frozen=True):
-    """The metadata name this last ensemble now, by slot, from ``first_entry_id`` on.
+    """The metadata now have this last ensemble, by slot, from ``first_entry_id`` on.
 
-    It need not be what was asked for: what others changed stays.
+    It may differ from the requested one, because changes by others stay.
     """
 
     change_id: int
@@ -163,10 +162,10 @@ class EnsembleChanged(msgspec.Struct, frozen=True):
 
 
 class EnsembleChangeTurn(msgspec.Struct, frozen=True):
-    """A change begins to wait for its turn at the metadata store, or its turn has come.
+    """A change waits for the metadata store, or the store begins with it.
 
-    Many ledgers change at once when a bookie fails. Their store answers, one after another, so the
-    wait for a turn does not count as a store that does not answer.
+    Many ledgers change at once when a bookie fails. The store handles them one after another, so
+    this wait does not count as a store that does not answer.
     """
 
     change_id: int
@@ -174,11 +173,11 @@ class EnsembleChangeTurn(msgspec.Struct, frozen=True):
 
 
 class EnsembleChangeFailed(msgspec.Struct, frozen=True):
-    """A change was not made, or nobody knows.
+    """A change was not made, or its outcome is unknown.
 
-    NotEnoughBookies: there is no replacement, and the metadata were not touched.
+    NotEnoughBookies: there is no replacement, and the metadata are unchanged.
     MetadataUnavailable, MetadataConflict: the change may or may not have been made.
-    LedgerFenced, LedgerClosed, NoSuchLedger and whatever else: it cannot be made any more.
+    LedgerFenced, LedgerClosed, NoSuchLedger and all others: it can no longer be made.
     """
 
     change_id: int
@@ -186,23 +185,23 @@ class EnsembleChangeFailed(msgspec.Struct, frozen=True):
 
 
 class BookiesChanged(msgspec.Struct, frozen=True):
-    """Bookies have begun or ceased to take new entries: a replacement may be found now."""
+    """Bookies have begun or ceased to accept new entries: a replacement may be found now."""
 
 
 class MissingReported(msgspec.Struct, frozen=True):
-    """What a ``ReportMissing`` said is noted."""
+    """The report of a ``ReportMissing`` is recorded."""
 
     missing: Mapping[str, Sequence[Span]]
 
 
 class CloseRequested(msgspec.Struct, frozen=True):
-    """Finish what was appended, and close the ledger.
+    """Finish pending appends, and close the ledger.
 
-    ``wait_ms`` is how long bookies may take until all that is acknowledged is durable. Then the
-    close fails with NotDurable and the ledger stays open, unless the caller ``accepts_loss``: then
-    acknowledged entries after the LAC are dropped, after ``quorum_grace_ms`` at most.
+    Bookies may take ``wait_ms`` until all acknowledged entries are durable. Then the close fails
+    with NotDurable and the ledger stays open, unless the caller ``accepts_loss``: then acknowledged
+    entries after the LAC are dropped, after ``quorum_grace_ms`` at most.
 
-    The same ticket again, while it is closing, changes the terms: the longer wait, the permission.
+    The same ticket again, while the ledger is closing, extends the wait or adds the permission.
     """
 
     ticket: Ticket
@@ -211,13 +210,13 @@ class CloseRequested(msgspec.Struct, frozen=True):
 
 
 class Abandoned(msgspec.Struct, frozen=True):
-    """Nobody will drive this writer any longer: give every ticket back with this error, now."""
+    """The writer gets no more events: return every ticket with this error, now."""
 
     error: ZbkError
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed. Wanted every 100 ms or so: all waiting ends here."""
+    """Time has passed. Needed about every 100 ms: all waits end here."""
 
 
 CallEvent: TypeAlias = Append | SyncRequested | CloseRequested | Abandoned
@@ -252,7 +251,7 @@ class SendSync(msgspec.Struct, frozen=True):
 
 
 class SendLac(msgspec.Struct, frozen=True):
-    """Send the bookie of a slot the LAC, without an entry. Only a failure is reported."""
+    """Send the LAC to the bookie of a slot, without an entry."""
 
     slot: int
     lac: int
@@ -261,13 +260,13 @@ class SendLac(msgspec.Struct, frozen=True):
 class ChangeEnsemble(msgspec.Struct, frozen=True):
     """Put other bookies into these slots, from ``first_entry_id`` on.
 
-    Choose replacements, outside of the ensemble; write them by compare-and-swap
+    Choose replacements from outside the ensemble; write them by compare-and-swap
     (``metadata_changes.change_ensemble``); answer with EnsembleChanged or EnsembleChangeFailed,
-    once. Fewer replacements than slots are welcome. Bookies that failed lately are taken only if
+    once. Fewer replacements than slots are accepted. Choose bookies that failed recently only if
     the change ``is_urgent``: without it nothing more can be acknowledged.
 
-    The same ``change_id`` again: the outcome was not known. Try again with the same replacements,
-    so that it does not matter whether they were written before.
+    The same ``change_id`` again means that the outcome was unknown. Repeat the change with the same
+    replacements, so that it does not matter whether they were written before.
     """
 
     change_id: int
@@ -280,8 +279,8 @@ class ChangeEnsemble(msgspec.Struct, frozen=True):
 class ReportMissing(msgspec.Struct, frozen=True):
     """Report to autorecovery that bookies lack entries of closed fragments, by bookie id.
 
-    Answer with MissingReported if it is noted. If not, it is reported again with what is missing
-    when the next fragment ends, or the ledger; nobody waits.
+    Answer with MissingReported if it is recorded. Otherwise the writer reports it again when the
+    next fragment ends, or the ledger. No call waits for it.
     """
 
     missing: Mapping[str, Sequence[Span]]
@@ -294,7 +293,7 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """These appends failed; ``error.outcome`` says whether their entries may be there still.
+    """These appends failed; ``error.outcome`` says whether their entries may be in the ledger.
 
     The first entries of an append of many may have been acknowledged.
     """
@@ -311,7 +310,7 @@ class SyncDone(msgspec.Struct, frozen=True):
 
 
 class SyncFailedFor(msgspec.Struct, frozen=True):
-    """A sync did not reach what it had to."""
+    """A sync failed."""
 
     ticket: Ticket
     error: ZbkError
@@ -321,10 +320,10 @@ class CloseLedger(msgspec.Struct, frozen=True):
     """Close the ledger in the metadata at this end, then answer the ticket.
 
     ``length`` is the bytes of payload up to ``last_entry_id``. Unless the caller accepted a loss,
-    every acknowledged entry is in it.
-    ``missing`` is what bookies lack, by bookie id, and autorecovery was not told of. It is reported
-    in one step with the close: a worker must neither see the report while the ledger may still
-    grow, nor miss it because the writer died.
+    the ledger has every acknowledged entry. ``missing`` are the entries that bookies lack, by
+    bookie id, and that were not reported to autorecovery. They are reported in one step with the
+    close: a worker must neither see the report while the ledger may still grow, nor miss it because
+    the writer died.
     """
 
     ticket: Ticket
@@ -334,10 +333,10 @@ class CloseLedger(msgspec.Struct, frozen=True):
 
 
 class CloseFailed(msgspec.Struct, frozen=True):
-    """The ledger is not closed: it is not this writer's, or is being closed already.
+    """The ledger is not closed: it belongs to another client, or is already being closed.
 
-    NotDurable: acknowledged entries would be dropped. The writer takes no more appends; another
-    CloseRequested tries again.
+    NotDurable: acknowledged entries would be dropped. The writer accepts no more appends; another
+    CloseRequested retries.
     """
 
     ticket: Ticket
@@ -345,16 +344,16 @@ class CloseFailed(msgspec.Struct, frozen=True):
 
 
 class SlotSuspect(msgspec.Struct, frozen=True):
-    """The slot counts as down; say ``SlotUp`` when it may be tried again."""
+    """The slot counts as down until ``SlotUp`` reports that it may be tried again."""
 
     slot: int
     error: ZbkError
 
     @property
     def is_connection_broken(self) -> bool:
-        """True when the connection is to be made anew, whoever else uses it.
+        """True when the connection must be opened again, even if others use it.
 
-        Not so when the bookie has refused: it serves all else. It is to be left alone for a while.
+        False when the bookie has refused the request: it serves other requests. Retry it later.
         """
         return isinstance(self.error, BookieUnavailableError | RequestTimeoutError | WireError)
 
@@ -371,6 +370,6 @@ OtherEffect: TypeAlias = (
     | CloseFailed
     | SlotSuspect
 )
-"""Effects beside those that each batch has."""
+"""Effects other than those of each batch."""
 
 Effect: TypeAlias = SendAdd | Acked | OtherEffect

@@ -1,16 +1,16 @@
-"""How readers hear of the last entry of a writer that is idle, or has synced.
+"""The explicit LAC: readers see the last entry of a writer that is idle or has synced.
 
-A LAC travels with the entries that come after it. When none come, the writer tells the bookies its
-LAC by itself: once it has been idle for ``explicit_lac_ms``, once for each LAC that its last entry
-did not carry. Nobody waits for it; a slot that was down, or failed to take it, is told again when
-it is there, up to ``explicit_lac_count_max`` times in all.
+A LAC travels with the entries that come after it. If none come, the writer sends its LAC to the
+bookies by itself: after it has been idle for ``explicit_lac_ms``, once for each LAC that its last
+entry did not carry. No call waits for it. A slot that was down, or failed to store it, gets it
+again when it is up, up to ``explicit_lac_count_max`` times in all.
 
-A sync that the application asked for is answered when its LAC was told, too: at once, and until an
-ack quorum of bookies has it on stable storage, or no live bookie is left that might say so. Then
-whoever hears of the sync and opens the ledger reads as far, as the bookies that a reader hears
-cover the ensemble. With an ``explicit_lac_ms`` of 0 nothing is told.
+A sync of the application is answered after its LAC was sent and an ack quorum of bookies has it on
+stable storage, or no live bookie is left that could confirm this. A reader that is opened after the
+answer then reads up to it, because the bookies that a reader queries cover the ensemble. With an
+``explicit_lac_ms`` of 0 nothing is sent.
 
-Only a ``Tick`` looks at the time, so a busy writer pays nothing; ``due_ms`` is when one is needed.
+Only a ``Tick`` looks at the time, so a busy writer pays nothing; ``due_ms`` is the next one needed.
 
 Source: BookKeeper's ``ExplicitLacFlushPolicy``.
 """
@@ -26,7 +26,7 @@ RETRY_MS: Final = 1_000
 
 
 class ExplicitLac:
-    """What the bookies of a writer were told, and the syncs that wait for it.
+    """The LACs that a writer's bookies were sent, and the syncs that wait for them.
 
     Invariant, checked where they are queued: the LACs that syncs wait for never go down.
     """
@@ -51,12 +51,12 @@ class ExplicitLac:
         self._waiting: list[SyncDone] = []
 
     def idle(self, lac: int, now_ms: int) -> None:
-        """Note that the writer is idle, and what its LAC is."""
+        """Record that the writer is idle, and its LAC."""
         if lac != self._lac:
             self._lac, self._since_ms = lac, now_ms
 
     def due_ms(self, pushed_lac: int, live: Collection[int]) -> int | None:
-        """Return when there will be something to tell, if nothing happens; ``None``: never."""
+        """Return when the next send is due, if no event comes before; ``None``: never."""
         if not self._pause_ms or self._lac <= pushed_lac:
             return None
         if self._lac > self._told_lac:
@@ -64,7 +64,7 @@ class ExplicitLac:
         return self._told_ms + RETRY_MS if self._untold(live) else None
 
     def tick(self, lac: int, pushed_lac: int, live: Collection[int], now_ms: int) -> list[Effect]:
-        """Return what to tell, now that the writer is idle. ``pushed_lac`` is known already."""
+        """Return the sends that are due while the writer is idle. Bookies know ``pushed_lac``."""
         self.idle(lac, now_ms)
         is_over = self._pause_ms and now_ms - self._since_ms >= self._pause_ms
         if not is_over or lac <= pushed_lac:
@@ -84,29 +84,29 @@ class ExplicitLac:
         return [*sends, *self._settled()]
 
     def taken(self, slot: int, lac: int) -> list[Effect]:
-        """Note that a slot has a LAC on stable storage; return the syncs that are done with it."""
+        """Record that a slot has a LAC on stable storage; return the syncs that this completes."""
         self._taken_lacs[slot] = max(lac, self._taken_lacs[slot])
         return self._answered(slot, lac)
 
     def failed(self, slot: int, lac: int) -> list[Effect]:
-        """Note that a slot did not take it; return the syncs that do not wait any more."""
+        """Record that a slot did not store a LAC; return the syncs that wait no longer."""
         if lac == self._told_lac:
             self._told &= ~(1 << slot)
         return self._answered(slot, lac)
 
     def slot_down(self, slot: int) -> list[Effect]:
-        """Note that a slot will not answer; return the syncs that do not wait any more."""
+        """Record that a slot will not answer; return the syncs that wait no longer."""
         if self._awaited.pop(slot, None) is None:
             return []
         self._told &= ~(1 << slot)
         return self._settled()
 
     def replaced(self, slot: int) -> None:
-        """Note that another bookie is in the slot."""
+        """Record that another bookie is in the slot."""
         self._taken_lacs[slot] = NO_ENTRY
 
     def give_up(self) -> list[Effect]:
-        """Return the syncs that wait: what they are about is durable, whoever knows of it."""
+        """Return the syncs that wait: their entries are durable, whether or not bookies know it."""
         waiting: list[Effect] = [*self._waiting]
         self._waiting.clear()
         return waiting

@@ -19,11 +19,11 @@ class Grace:
         self._since_ms: int | None = None
 
     def is_over(self, now_ms: int) -> bool:
-        """Note that it is wrong now; return whether it has been for too long."""
+        """Record that it is wrong now; return whether it has been for too long."""
         if self._since_ms is None:
             self._since_ms = now_ms
         return now_ms - self._since_ms >= self._grace_ms
 
     def reset(self) -> None:
-        """Note that it is right again."""
+        """Record that it is right again."""
         self._since_ms = None

@@ -33,7 +33,7 @@ class IdleSync:
         self._pause_ms = IDLE_SYNC_MS
 
     def idle(self, acked_id: int, now_ms: int) -> None:
-        """Note that the writer is idle, and its last acknowledged entry."""
+        """Record that the writer is idle, and its last acknowledged entry."""
         if acked_id != self._acked_id:
             self._acked_id = acked_id
             self._pause_ms = IDLE_SYNC_MS

@@ -24,11 +24,11 @@ class LacPolicy(Protocol):
         ...
 
     def on_acked(self, last_acked_id: int) -> None:
-        """Note that every entry up to ``last_acked_id`` was acknowledged by an ack quorum."""
+        """Record that every entry up to ``last_acked_id`` was acknowledged by an ack quorum."""
         ...
 
     def on_synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
-        """Note what a bookie said of its sync cursor.
+        """Record what a bookie said of its sync cursor.
 
         With a higher incarnation than before, whatever the slot said earlier is void. -1 says
         nothing beyond that.
@@ -36,7 +36,7 @@ class LacPolicy(Protocol):
         ...
 
     def on_replaced(self, slot: int, confirmed_id: int) -> None:
-        """Note that another bookie is in the slot: what was said before is void.
+        """Record that another bookie is in the slot: what was said before is void.
 
         ``confirmed_id`` is the writer's LAC: what lies after it is not durable until the bookies
         that are there now say so. The policy's LAC may fall back to it.

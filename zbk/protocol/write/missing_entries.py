@@ -52,7 +52,7 @@ class MissingEntries:
         self._reported: dict[str, tuple[Span, ...]] = {}
 
     def add(self, bookie_id: str, first: int, last: int) -> None:
-        """Note that a bookie lacks what is due on it of ``first .. last``, if that is anything."""
+        """Record that a bookie lacks its entries of ``first .. last``, if there are any."""
         if last < first:
             return
         ranges = self.by_bookie.get(bookie_id, ())
@@ -63,7 +63,7 @@ class MissingEntries:
         self.by_bookie = {**self.by_bookie, bookie_id: ranges}
 
     def discard(self, bookie_id: str, first: int, last: int) -> None:
-        """Note that a bookie has ``first .. last``."""
+        """Record that a bookie has ``first .. last``."""
         if bookie_id in self.by_bookie:
             ranges = without(self.by_bookie[bookie_id], first, last)
             others = {one: has for one, has in self.by_bookie.items() if one != bookie_id}
@@ -92,7 +92,7 @@ class MissingEntries:
         return {one: ranges for one, ranges in left.items() if ranges and one not in leave_out}
 
     def reported(self, missing: Mapping[str, Sequence[Span]]) -> None:
-        """Note what autorecovery was told of."""
+        """Record what autorecovery was told of."""
         for bookie_id, ranges in missing.items():
             known = self._reported.get(bookie_id, ())
             self._reported[bookie_id] = tuple(merged([*known, *ranges]))

@@ -79,7 +79,7 @@ class WriterSlots:
         return replaced
 
     def up(self, index: int, incarnation: int) -> bool:
-        """Note a connection; return whether the bookie has restarted since the last one.
+        """Record a connection; return whether the bookie has restarted since the last one.
 
         Raises:
             WrongBookieError: it is in an earlier life than before; the slot stays down.
@@ -95,7 +95,7 @@ class WriterSlots:
         return is_restart
 
     def go_down(self, index: int, error: ZbkError | None = None) -> None:
-        """Note a lost connection, and why if that is known."""
+        """Record a lost connection, and why if that is known."""
         slot = self._slots[index]
         slot.is_up = False
         slot.is_failed |= error is not None

@@ -1,9 +1,9 @@
 """How many ``sync()`` calls share the fsyncs of the bookies.
 
 A sync first waits until everything appended before it is acknowledged: it is *flushed*. Then a
-*round* asks each live bookie to fsync. A round covers what was acknowledged when it began; syncs
-that came later join it if that covers them, else they wait for the next one. So there is at most
-one round at a time, and whoever waits shares the next, as in group commit.
+*round* requests an fsync from each live bookie. A round covers the entries that were acknowledged
+when it began. A later sync joins it if its entries are covered; otherwise it waits for the next
+round. So at most one round runs, and all waiting syncs share the next one, as in group commit.
 
 A sync is done when the LAC reaches it, by whatever means: on a PD ledger at once when it is
 flushed. (The application hears of it when the bookies were told that LAC: ``explicit_lac``.) A
@@ -47,9 +47,9 @@ class _Round:
 class SyncRounds:
     """The syncs that wait, in order, and the round that runs.
 
-    A ticket of ``None`` is the writer's own: nobody is told of it.
+    A ticket of ``None`` is a sync of the writer itself, which has no answer.
 
-    Invariant, checked where they are queued: the ids that syncs wait for never go down.
+    Invariant, checked where they are queued: the ids that syncs wait for never fall.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class SyncRounds:
 
     @property
     def is_idle(self) -> bool:
-        """True when nobody waits and no round runs or is demanded."""
+        """True when no sync waits and no round runs or is demanded."""
         return not self._waiting and self._round is None and not self._is_demanded
 
     @property
@@ -107,7 +107,7 @@ class SyncRounds:
         self._waiting.append((ticket, flush_id))
 
     def demand(self) -> None:
-        """Start a round as soon as none runs, though nobody waits for it."""
+        """Start a round as soon as none runs, without a sync that waits for it."""
         self._is_demanded = True
 
     def ask_again(self, live: Collection[int]) -> bool:
@@ -123,7 +123,7 @@ class SyncRounds:
         return bool(failed)
 
     def fail_all(self, error: ZbkError) -> list[Effect]:
-        """Forget everything; return what to tell those who waited."""
+        """Forget everything; return the failures of the syncs that waited."""
         failed: list[Effect] = [
             SyncFailedFor(t, error) for t, _id in self._waiting if t is not None
         ]
@@ -135,7 +135,7 @@ class SyncRounds:
     # ------------------------------------------------------------------ what the bookies say
 
     def slot_up(self, slot: int) -> int | None:
-        """Add a bookie that came (back) to the round that runs; return its id, if there is."""
+        """Add a bookie that came up to the round that runs, if any; return the round's id."""
         if self._round is None:
             return None
         self._round.awaited.add(slot)
@@ -144,25 +144,25 @@ class SyncRounds:
         return self._round.sync_id
 
     def slot_down(self, slot: int, error: ZbkError) -> None:
-        """Note that a slot will not answer."""
+        """Record that a slot will not answer."""
         if self._round is not None and slot in self._round.awaited:
             self._round.awaited.discard(slot)
             self._round.errors[slot] = error
 
     def replaced(self, slot: int, error: ZbkError) -> None:
-        """Note that another bookie is in the slot, and is not there yet."""
+        """Record that another bookie is in the slot, and is not there yet."""
         if self._round is not None:
             self.slot_down(slot, error)
             self._round.heard.pop(slot, None)
 
     def answered(self, slot: int, sync_id: int, last_add_synced: int) -> None:
-        """Note an answer. One to an earlier round is late news."""
+        """Record an answer. One to an earlier round is late news."""
         if self._round is not None and self._round.sync_id == sync_id:
             self._round.awaited.discard(slot)
             self._round.heard[slot] = last_add_synced
 
     def failed(self, slot: int, sync_id: int, error: ZbkError) -> bool:
-        """Note a refusal; return whether it was one of the round that runs."""
+        """Record a refusal; return whether it was one of the round that runs."""
         if self._round is None or self._round.sync_id != sync_id:
             return False
         self.slot_down(slot, error)

@@ -260,13 +260,13 @@ class WritePath:
         self.missing.add(self._slots.bookie(slot), first_entry_id, self.last_acked_id)
 
     def release(self) -> list[Effect]:
-        """Go on; return the appends that are acknowledged by it, if any."""
+        """Continue; return the appends that are acknowledged by it, if any."""
         return self._confirmed(self._tracker.release())
 
     # ------------------------------------------------------------------ back
 
     def lost(self, slot: int) -> None:
-        """Note that a slot will answer nothing of what it got: it is owed that."""
+        """Record that a slot will answer nothing of what it got: it is owed that."""
         self._window.lost(slot)
 
     def shrink(self) -> None:

@@ -109,7 +109,7 @@ class WriteWindow:
         self._unacked_size += batch.encoded.size
 
     def sent(self, slots: Iterable[int], first: int) -> list[tuple[int, EntryBatch]]:
-        """Note that the batch from entry ``first`` on goes to slots; return the part of each."""
+        """Record that the batch from entry ``first`` on goes to slots; return the part of each."""
         batch = self.batches[first]
         sent = []
         for slot in slots:
@@ -123,7 +123,7 @@ class WriteWindow:
         return sent
 
     def owe(self, slot: int, first: int) -> None:
-        """Note that a slot that is down lacks its part of the batch from entry ``first`` on."""
+        """Record that a slot that is down lacks its part of the batch from entry ``first`` on."""
         batch = self.batches[first]
         part = batch.encoded.parts[slot]
         if part is not None and part.first_entry_id not in self._owed[slot]:
@@ -140,7 +140,7 @@ class WriteWindow:
         return [ids for ids in kept if ids.start >= first]
 
     def up(self, slot: int, now_ms: int) -> list[int]:
-        """Note that a slot came up; return the first ids of the batches it is owed, in order.
+        """Record that a slot came up; return the first ids of the batches it is owed, in order.
 
         Only from now on can it answer. Each of them is to be ``sent`` now.
         """
@@ -161,7 +161,7 @@ class WriteWindow:
         return missed
 
     def replaced(self, slot: int) -> list[Missed]:
-        """Note that there is another bookie; return the acked batches that the old one missed.
+        """Record that there is another bookie; return the acked batches that the old one missed.
 
         The new one is down, and is owed every batch that is not acked.
         """
@@ -188,7 +188,7 @@ class WriteWindow:
         return part_first in self._outstanding[slot]
 
     def answered(self, slot: int, part_first: int) -> WriteBatch | None:
-        """Note a slot's answer; return the batch, or ``None`` for late news."""
+        """Record a slot's answer; return the batch, or ``None`` for late news."""
         batch = self._outstanding[slot].pop(part_first, None)
         if batch is not None:
             batch.awaited_count -= 1
@@ -197,7 +197,7 @@ class WriteWindow:
         return batch
 
     def lost(self, slot: int) -> None:
-        """Note that a slot will answer nothing of what it got: it is owed that."""
+        """Record that a slot will answer nothing of what it got: it is owed that."""
         for batch in self._outstanding[slot].values():
             self.owe(slot, batch.entry_ids.start)
             batch.awaited_count -= 1
@@ -207,7 +207,7 @@ class WriteWindow:
         self._check()
 
     def acked_until(self, last_entry_id: int) -> list[WriteBatch]:
-        """Note that everything up to ``last_entry_id`` is acknowledged; return its batches."""
+        """Record that everything up to ``last_entry_id`` is acknowledged; return its batches."""
         acked = []
         while self.unacked and self.unacked[0].entry_ids.stop <= last_entry_id + 1:
             batch = self.unacked.pop(0)
