@@ -21,6 +21,13 @@ HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 6_000
 ANSWER_SIZE_MAX: Final = 512 * 1024 * 1024
 LINGER_MS: Final = 0
+NEVER_AGAIN_MS: Final = 10 * 24 * 3600 * 1000
+"""libzmq's own pause before it reconnects: the socket is closed long before.
+
+-1, which stands for "never", and ``IMMEDIATE`` both end the pipe of a lost connection at once. In
+the middle of a message that has arrived (libzmq looks at each hundredth frame) that aborts the
+process: ``Assertion failed: !_more (src/fq.cpp)``.
+"""
 
 
 class DealerSocket:
@@ -29,9 +36,8 @@ class DealerSocket:
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", connect_timeout_ms: int) -> None:
         self.socket = socket = context.socket(zmq.DEALER)
         socket.setsockopt(zmq.ROUTING_ID, b"z" + os.urandom(15))
-        socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.LINGER, LINGER_MS)
-        socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        socket.setsockopt(zmq.RECONNECT_IVL, NEVER_AGAIN_MS)
         socket.setsockopt(zmq.CONNECT_TIMEOUT, connect_timeout_ms)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
