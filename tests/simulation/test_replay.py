@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.simulation.defects import DEFECTS
 from tests.simulation.run import run_seed
 from tests.simulation.shrink import shrink
@@ -12,8 +14,8 @@ from tests.simulation.tape import Tape
 from tests.simulation.world import World
 
 SEED = 11
-UNANSWERED_SEED = 79000057
-"""At its end a writer that shares a client still waits for answers."""
+UNANSWERED_SEEDS = (0, 3, 79000057)
+"""At their ends a writer that shares a client has appends that wait, or waits for answers."""
 
 
 def test_the_order_of_hashes_does_not_matter() -> None:
@@ -69,10 +71,11 @@ def test_what_lies_behind_the_end_of_a_tape_is_nothing() -> None:
     assert tape.values == [1, 1, 0, 0]
 
 
-def test_a_run_leaves_nothing_in_memory() -> None:
+@pytest.mark.parametrize("seed", UNANSWERED_SEEDS)
+def test_a_run_leaves_nothing_in_memory(seed: int) -> None:
     before = _world_count()
 
-    run_seed(UNANSWERED_SEED)
+    run_seed(seed)
 
     assert _world_count() == before
 

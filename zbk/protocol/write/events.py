@@ -61,7 +61,8 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------ events
 
 
-class Append(msgspec.Struct, frozen=True, gc=False):
+# The garbage collector follows appends: a ticket may lead back to the writer that they wait in.
+class Append(msgspec.Struct, frozen=True):
     """Add entries. The payloads belong to the writer now and must not change.
 
     Without payloads it is answered, with count 0, once everything appended before it is.
@@ -71,7 +72,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     payloads: Sequence[bytes]
 
 
-class Appends(msgspec.Struct, frozen=True, gc=False):
+class Appends(msgspec.Struct, frozen=True):
     """Many appends, in order: those that queued while the last ones were handled."""
 
     items: Sequence[tuple[Ticket, Sequence[bytes]]]
