@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,7 +241,7 @@ def test_a_bookie_in_a_container_keeps_its_id(tmp_path: Path) -> None:
         "ZBK_METADATA": f"sqlite://{tmp_path}/metadata.db",
         "ZBK_BOOKIE_JOURNAL_DIR": f"{tmp_path}/journal",
         "ZBK_BOOKIE_LEDGER_DIR": f"{tmp_path}/ledgers",
-        "PATH": f"{Path(shutil.which('python') or '').parent}:/usr/bin:/bin",
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
     }
     command = INIT_COMMAND.replace(JOURNAL_DIR, f"{tmp_path}/journal")
 
