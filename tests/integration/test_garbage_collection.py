@@ -159,7 +159,7 @@ def test_the_command_line_tells_what_a_round_did(
     shown = json.loads(shell.run("bookie", "show", bookie_id, "-o", "json").stdout)
 
     assert (told["dropped"], told["gave_up"]) == (1, "")
-    assert told["removed_logs"] >= 2
+    assert told["removed_logs"] >= 1  # adds that came together lie in one log
     assert told["freed_size"] >= 2 * MIB - 100_000
     assert shown["gc_ledger_count"] == 1
     assert shown["gc_log_count"] == told["removed_logs"]
