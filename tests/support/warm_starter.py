@@ -72,6 +72,9 @@ def serve(requests: socket.socket) -> Request | None:
             request = msgspec.msgpack.decode(data, type=Request)
             pid = os.fork()
             if not pid:
+                # their descriptors are closed next; the objects must not close later ones
+                for one in (requests, *(receiver for _, receiver in children.values())):
+                    one.detach()
                 _become(request, files[:3])
                 return request
             receiver = socket.socket(fileno=files.pop())
