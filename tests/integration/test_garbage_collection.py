@@ -149,7 +149,8 @@ def test_the_command_line_tells_what_a_round_did(
     bookie_id = cluster.bookies[0].bookie_id
     with client.create_ledger() as kept:
         deleted = client.create_ledger()
-        fill(deleted, 3 * MIB)
+        for _ in range(3):  # adds that come together may lie in one log
+            fill(deleted, MIB)
         deleted.close()
         client.delete_ledger(deleted.ledger_id)
         fill(kept, MIB)
@@ -159,7 +160,7 @@ def test_the_command_line_tells_what_a_round_did(
     shown = json.loads(shell.run("bookie", "show", bookie_id, "-o", "json").stdout)
 
     assert (told["dropped"], told["gave_up"]) == (1, "")
-    assert told["removed_logs"] >= 1  # adds that came together lie in one log
+    assert told["removed_logs"] >= 2
     assert told["freed_size"] >= 2 * MIB - 100_000
     assert shown["gc_ledger_count"] == 1
     assert shown["gc_log_count"] == told["removed_logs"]
