@@ -4,6 +4,7 @@ Those about runs are answered in slices, so short that adds do not notice: the a
 first runs only, and the rest is asked again.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -74,9 +75,9 @@ class RunSlice(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
                 break
         return found
 
+    @abstractmethod
     def look(self, run: Run) -> T:
         """Return what is wanted of one run."""
-        raise NotImplementedError
 
 
 class FindLive(RunSlice[Sequence[int]], frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ Words: a *fault* is a part of the file that is not what it should be. The *verdi
 whole file; it is ``CLEAN`` only if every byte that a checksum covers passed it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import PurePath
@@ -37,7 +38,7 @@ class Verdict(StrEnum):
     DAMAGED = "damaged"
 
 
-class Inspection(Generic[FoundT]):
+class Inspection(ABC, Generic[FoundT]):
     """One file. ``findings`` runs once, to its end; then the attributes have the results."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
@@ -74,9 +75,9 @@ class Inspection(Generic[FoundT]):
             file.close()
         yield from self._end()
 
+    @abstractmethod
     def _read(self, file: File) -> Iterator[FoundT | Fault]:
         """Yield the findings in an open file."""
-        raise NotImplementedError
 
     def _end(self) -> Iterator[FoundT | Fault]:
         """Yield the findings that follow from all others, also after a failed read."""
