@@ -17,6 +17,8 @@ from zbk.errors import EXIT_LOST_HISTORY, InvalidOptionError
 
 STATE_DIR: Final = "/var/lib/zbk"
 CONFIG_FILE: Final = "/etc/zbk/bookie.toml"
+_HOMES: Final = (("home",), ("root",))
+"""Top folders that ``ProtectHome`` hides: a program there stays readable."""
 
 UNIT: Final = """\
 # Written by `zbk generate systemd` of zbk {version}.
@@ -122,7 +124,7 @@ def unit(kind: str, user: str, program: str, config_file: str, directories: Sequ
         command=" ".join(map(_quoted, words)),
         user=user,
         paths=" ".join(map(_quoted, dict.fromkeys(directories))) or STATE_DIR,
-        home="read-only" if program.startswith(("/home/", "/root/")) else "yes",
+        home="read-only" if Path(program).parts[1:2] in _HOMES else "yes",
         exit_codes=f"2 {EXIT_LOST_HISTORY}",
     )
 

@@ -46,7 +46,7 @@ def commands_in(words: list[str]) -> Iterator[list[str]]:
 
 
 def parse(words: list[str]) -> None:
-    """Let the parser of the command line accept a command, without running it."""
+    """Parse a command with the command line, without running it."""
     command: click.Command = cli
     context = click.Context(cli, info_name="zbk")
     while isinstance(command, click.Group):
