@@ -29,7 +29,7 @@ from zbk.metadata.records.underreplication import MissingReason
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata
 
-LEDGER_COUNT = 600
+LEDGER_COUNT = 1_500
 """More than an auditor reads in one step."""
 
 
