@@ -81,6 +81,10 @@ class Story:
         ledgers = (self.persistent, self.volatile, self.orphan)
         for ledger in ledgers:
             ledger.append(b"before it")
+        wait_until(
+            lambda: not any(ledger.unanswered_size for ledger in ledgers),
+            what="the last copies of the first entries, which are more than a quorum",
+        )
         self.cluster.pause(self._index)
         until_s = monotonic_s() + 3 * SILENCE_MS / 1000  # it times out, and more follows
         while monotonic_s() < until_s:
