@@ -26,7 +26,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-zookeeper demo-spark test check soak soak-mixed chaos scale bench bench-peers lock clean
+.PHONY: help demo demo-zookeeper demo-spark test check soak soak-mixed chaos scale bench bench-peers docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -74,6 +74,10 @@ bench: $(STAMPS)/bench ## how fast it is, beside what the machine gives; under 2
 bench-peers: $(STAMPS)/peers ## Redis Streams or NATS JetStream under zbk's load (ARGS='redis --size 1024')
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
+docs: $(STAMPS)/docs ## the handbook: build/handbook/index.html; strict, no request to another host
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
+	@echo "build/handbook/index.html"
+
 lock: ## choose new versions for requirements/*.txt (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
 	$(COMPILE) --upgrade pyproject.toml --extra zookeeper --extra spark --extra otel --group dev -o requirements/dev.txt
@@ -82,6 +86,7 @@ lock: ## choose new versions for requirements/*.txt (needs uv)
 	$(COMPILE) pyproject.toml --extra zookeeper --extra spark -c requirements/dev.txt -o requirements/spark.txt
 	$(COMPILE) pyproject.toml --extra zookeeper --group bench -c requirements/dev.txt -o requirements/bench.txt
 	$(COMPILE) pyproject.toml --group peers -c requirements/dev.txt -o requirements/peers.txt
+	$(COMPILE) pyproject.toml --group docs -c requirements/dev.txt -o requirements/docs.txt
 	$(COMPILE) --upgrade requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## remove the environment and all caches
@@ -107,7 +112,7 @@ $(STAMPS)/build: $(STAMPS)/venv requirements/build.txt
 
 $(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/bench $(STAMPS)/dev: PYSPARK = yes
 
-$(STAMPS)/run $(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/bench $(STAMPS)/peers $(STAMPS)/dev: $(STAMPS)/%: $(STAMPS)/build requirements/%.txt pyproject.toml
+$(STAMPS)/run $(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/peers $(STAMPS)/dev: $(STAMPS)/%: $(STAMPS)/build requirements/%.txt pyproject.toml
 	@$(if $(PYSPARK),echo "installing what requirements/$*.txt names; ZooKeeper's jars come in pyspark (0.5 GB)" >&2)
 	@$(INSTALL) --require-hashes -r requirements/$*.txt
 	@$(INSTALL) --no-deps -e .

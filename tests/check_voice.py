@@ -19,7 +19,7 @@ ROOTS: Final = ("zbk", "spark", "benchmarks", "tests")
 BAD_FIRST_WORDS: Final = frozenset({"Let", "Have", "Tell", "Take"})
 BAD_QUESTIONS: Final = frozenset({"Whether", "What"})
 BAD_SUBJECT: Final = re.compile(r"\b([Ww]hoever|[Nn]obody|[Ss]omebody)\b")
-DOCUMENTS: Final = ("*.md", "spark/*.md", "benchmarks/*.md")
+DOCUMENTS: Final = ("*.md", "docs/**/*.md", "spark/*.md", "benchmarks/*.md")
 
 
 def main() -> int:

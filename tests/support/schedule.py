@@ -44,7 +44,7 @@ _LONG_WAITING: Final = (
     f"{_INTEGRATION}/test_autorecovery.py",
     f"{_SPARK}/",
     f"{_INTEGRATION}/test_demo.py",
-    f"{_INTEGRATION}/test_readme.py",
+    "tests/docs/test_pages.py",
     f"{_INTEGRATION}/test_cli.py",
     f"{_INTEGRATION}/test_bench_write.py",
     f"{_INTEGRATION}/test_repair.py",

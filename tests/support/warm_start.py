@@ -9,7 +9,7 @@ the imports only. ``install`` replaces ``subprocess.Popen`` for one test process
                             PYTHON... variables or options the starter cannot give it
 
 Processes that the suite starts in other ways (a shell, the ``zbk`` script) remain cold, among them
-those of the README's tour.
+those of the handbook's pages.
 """
 
 import atexit

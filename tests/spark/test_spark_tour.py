@@ -1,18 +1,25 @@
-"""The README's section on Spark, line by line, as a stranger would type it."""
+"""The handbook's page on Spark, line by line, as a stranger would type it."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.integration import test_readme as tour
-from tests.integration.test_readme import ROOT, ends_with_the_test, environment, home
+from tests.docs.test_pages import WITH_SPARK
+from tests.support.document import (
+    ROOT,
+    Started,
+    blocks_of,
+    environment,
+    home,
+    run_block,
+    servers,
+    start_and_wait_ready,
+)
 from tests.support.machine import patient_s
 from tests.support.spark import QUICK_JAVA, QUICK_SETTINGS
 
-__all__ = ["ends_with_the_test", "environment", "home"]  # fixtures
+__all__ = ["environment", "home", "servers"]  # fixtures
 
-SECTION = "## With Spark"
 BLOCK_TIMEOUT_S = patient_s(240.0)  # a Spark is started in each
 
 
@@ -27,17 +34,16 @@ def quick(home: Path, environment: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.timeout(patient_s(600))
-def test_every_command_of_the_section_on_spark_runs(
-    home: Path, quick: dict[str, str], ends_with_the_test: list["subprocess.Popen[str]"]
+def test_every_command_of_the_page_runs(
+    home: Path, quick: dict[str, str], servers: list[Started]
 ) -> None:
     (home / "zbk" / "spark").symlink_to(ROOT / "spark")
-    (home / "zbk" / "lines.txt").write_text("one\ntwo\nthree\n")  # the tour has made it
-    ends_with_the_test.append(tour.start_and_wait_ready("zbk up", home, quick))
-    load, program, tidy = tour.blocks(SECTION)
+    up, load, program, tidy = blocks_of(WITH_SPARK.read_text())
+    servers.append(start_and_wait_ready(up.text, home, quick))
 
-    loaded = tour.run_block(*load, home, quick, BLOCK_TIMEOUT_S)
-    told = tour.run_block(*program, home, quick, BLOCK_TIMEOUT_S)
-    tidied = tour.run_block(*tidy, home, quick)
+    loaded = run_block(load, home, quick, BLOCK_TIMEOUT_S)
+    told = run_block(program, home, quick, BLOCK_TIMEOUT_S)
+    tidied = run_block(tidy, home, quick)
 
     assert "row count     3" in loaded
     assert "now: 1\n" in told

@@ -1,0 +1,78 @@
+"""`make docs`: no warning, nothing missing, and no request to another host."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import zbk
+from docs.generator.hook import PARTS
+from tests.support.command_samples import ARGUMENTS, UNTIL_STOPPED
+from tests.support.document import ROOT
+from zbk.config import SECTIONS
+from zbk.config.option import options_of
+from zbk.errors import ERROR_BY_CODE
+from zbk.metrics.alerts import ALERTS
+
+OUTSIDE = re.compile(
+    r"""(?:src|srcset)=["'](?:https?:)?//|url\(["']?(?:https?:)?//|@import ["']http"""
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the built handbook; the build is strict."""
+    folder = tmp_path_factory.mktemp("handbook")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_no_page_requests_anything_from_another_host(site: Path) -> None:
+    for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
+        text = path.read_text()
+        assert OUTSIDE.search(text) is None, path.name
+        for tag in re.findall(r"<link[^>]*>", text):
+            assert not re.search(r'href="(https?:)?//', tag), f"{path.name}: {tag}"
+
+
+def test_runbooks_of_alerts_are_where_their_links_lead(site: Path) -> None:
+    text = (site / "runbooks.html").read_text()
+    for alert in ALERTS:
+        assert f'id="{alert.name.lower()}"' in text
+
+
+def test_every_public_name_is_on_the_page_of_the_python_api(site: Path) -> None:
+    text = (site / "reference" / "python.html").read_text()
+    errors = {error.__name__ for error in ERROR_BY_CODE.values()}
+    for name in set(zbk.__all__) - errors:
+        assert re.search(rf'<h3 id="zbk\.[\w.]*{name}"', text), name
+
+
+def test_every_picture_of_a_page_has_a_text(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        for tag in re.findall(r"<img[^>]*>", path.read_text()):
+            assert re.search(r'alt="[^"]{10,}"', tag), f"{path.name}: {tag}"
+
+
+def test_commands_options_and_errors_are_complete() -> None:
+    commands = PARTS["commands"]()
+    for name in ARGUMENTS.keys() | UNTIL_STOPPED:
+        assert f" zbk {name} {{" in commands, name
+    options = PARTS["options"]()
+    for config_type in SECTIONS.values():
+        for key in options_of(config_type):
+            assert f"| `{key}` |" in options, key
+    errors = PARTS["errors"]()
+    for code, error in ERROR_BY_CODE.items():
+        assert f"### {code} {error.__name__} " in errors
