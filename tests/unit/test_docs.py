@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+PAGES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))]
 PATH = re.compile(r"(?<![\w/.-])((?:[a-z_]+/)+[a-z_]+(?:\.(?:py|md|txt))?/?|\.ci/run)(?![\w/])")
 
 
@@ -17,7 +18,7 @@ def named_paths(document: str) -> set[str]:
     return {found for found in PATH.findall(text) if found.endswith((".py", ".md", ".txt", "/run"))}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", [*DOCUMENTS, *PAGES])
 def test_every_path_that_a_document_names_exists(document: str) -> None:
     for path in named_paths(document):
         assert (ROOT / path).exists() or (ROOT / "zbk" / path).exists(), f"{document}: {path}"

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("build", "run", "zookeeper", "peers", "dev")
+LOCKS = ("build", "run", "zookeeper", "peers", "docs", "dev")
 CURE = "run `make lock`"
 
 
@@ -37,8 +37,8 @@ def wanted(name: str) -> list[Requirement]:
         texts += tables["project"]["dependencies"]
     if name in ("zookeeper", "dev"):
         texts += tables["project"]["optional-dependencies"]["zookeeper"]
-    if name == "peers":
-        texts += tables["dependency-groups"]["peers"]
+    if name in ("peers", "docs"):
+        texts += tables["dependency-groups"][name]
     if name == "dev":
         groups = tables["dependency-groups"]
         texts += groups["test"] + groups["check"]
