@@ -73,7 +73,8 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(home: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ZBK_", "XDG_", "VIRTUAL_"))}
-    return kept | {"HOME": str(home), "TMPDIR": str(home), "NO_COLOR": "1"}
+    quick = {"ZBK_BOOKIE_GC_CONFIRM_DELAY_MS": "100ms"}  # no page shows the delay itself
+    return kept | quick | {"HOME": str(home), "TMPDIR": str(home), "NO_COLOR": "1"}
 
 
 @pytest.fixture

@@ -40,11 +40,11 @@ _TOGETHER: Final = {
 _LONG_WAITING: Final = (
     f"{_SPARK}/session",
     f"{_INTEGRATION}/zookeeper",
+    "tests/docs/test_pages.py",
     f"{_INTEGRATION}/test_failures.py",
     f"{_INTEGRATION}/test_autorecovery.py",
     f"{_SPARK}/",
     f"{_INTEGRATION}/test_demo.py",
-    "tests/docs/test_pages.py",
     f"{_INTEGRATION}/test_cli.py",
     f"{_INTEGRATION}/test_bench_write.py",
     f"{_INTEGRATION}/test_repair.py",
