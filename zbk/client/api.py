@@ -47,7 +47,7 @@ def connect(
             (5 s), which is for all steps together.
         TooManyOpenFilesError: the process has no file descriptors left for a client.
 
-    Example:
+    Examples:
         >>> import zbk
         >>> with zbk.connect() as client:                        # doctest: +SKIP
         ...     with client.create_ledger() as ledger:

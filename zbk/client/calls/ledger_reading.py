@@ -52,7 +52,7 @@ class LedgerReadCalls(ClientConnection):
             LedgerRecoveryError: too few bookies report what they have; try again later.
             NotEnoughBookiesError: too few bookies take the entries that were found; as above.
 
-        Example:
+        Examples:
             >>> import zbk
             >>> with zbk.connect() as client, client.recover_ledger(7) as ledger:  # doctest: +SKIP
             ...     ledger.last_add_confirmed

@@ -44,7 +44,7 @@ class LedgerWriteCalls(ClientConnection):
         After an error none of the ledgers is left, unless the store cannot be reached or the client
         is being closed.
 
-        Example:
+        Examples:
             >>> import zbk
             >>> with zbk.connect() as client:  # doctest: +SKIP
             ...     writers = client.create_ledgers(1_000, ack_quorum_size=2)

@@ -51,7 +51,7 @@ class LogCalls(LedgerWriteCalls, LedgerReadCalls):
             LedgerRecoveryError, NotEnoughBookiesError: too few bookies are available.
             MetadataConflictError: other clients take it over at the same time, again and again.
 
-        Example:
+        Examples:
             >>> import zbk
             >>> with zbk.connect() as client, client.open_log("orders") as log:  # doctest: +SKIP
             ...     position = log.append(b"one more")

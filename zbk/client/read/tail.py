@@ -59,7 +59,7 @@ class LedgerTail(EntryTail[Entry]):
     Until it has ended or is closed, a tail keeps a watch in the metadata store. Closing its reader
     closes it too.
 
-    Example:
+    Examples:
         >>> import zbk
         >>> with zbk.connect() as client, client.open_ledger(7) as reader:  # doctest: +SKIP
         ...     for entry in reader.tail():

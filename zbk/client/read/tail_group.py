@@ -48,7 +48,7 @@ class TailGroup(Handle, Iterator[TailedBatch]):
     One thread at a time uses a group. Closing a reader takes its ledger out of the group, without
     a last item.
 
-    Example:
+    Examples:
         >>> import zbk
         >>> with zbk.connect() as client, client.tail_group() as group:  # doctest: +SKIP
         ...     for ledger_id in (7, 8, 9):
