@@ -70,3 +70,13 @@ def test_all_files_choose_the_same_versions() -> None:
     for name in LOCKS:
         for package, version in locked(name).items():
             assert chosen.setdefault(package, version) == version, f"{package}: {CURE}"
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_compiled_package_can_be_installed_on_every_python(name: str) -> None:
+    """A lock made from a folder of wheels knows the wheels of one Python only."""
+    blocks = re.split(r"^(?=[a-z])", lock_text(name), flags=re.MULTILINE)
+    hash_counts = {block.partition("==")[0]: block.count("--hash=sha256:") for block in blocks}
+
+    for package in ("numpy", "kiwisolver", "matplotlib", "msgspec", "cffi", "pyzmq"):
+        assert hash_counts.get(package, 20) >= 20, f"{package}: delete {name}.txt and {CURE}"
