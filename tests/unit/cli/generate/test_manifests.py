@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import kubernetes_validate
 import pytest
 
 from tests.support.cli import Run
@@ -20,6 +21,9 @@ from zbk.cli.generate.yaml_text import yaml_text
 from zbk.cli.main import cli
 from zbk.config import AutorecoveryConfig, BookieConfig
 from zbk.config.sources import build
+
+EXPOSURE_MAX = 20
+"""Of `systemd-analyze security`, times ten: 100 is no sandbox at all."""
 
 SIZES = {"journal": "10Gi", "ledgers": "100Gi"}
 K8S = manifests("zk://zookeeper:2181/zbk", 3, "zbk:1", SIZES)
@@ -175,6 +179,22 @@ def test_the_kinds_have_their_versions() -> None:
     ]
 
 
+@pytest.mark.parametrize("manifest", K8S, ids=lambda one: str(one["kind"]))
+def test_a_manifest_fits_the_schema_of_kubernetes(manifest: dict[str, Any]) -> None:
+    """``strict``: a field that Kubernetes does not know is an error, as a mistyped one is."""
+    for version in ("1.27", kubernetes_validate.latest_version()):
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_the_schema_of_kubernetes_finds_mistakes() -> None:
+    for broken in ({"replicas": "three"}, {"replica": 3}, {"serviceName": None}):
+        spec = of_kind("StatefulSet")["spec"] | broken
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(
+                of_kind("StatefulSet") | {"spec": spec}, "1.27", strict=True
+            )
+
+
 def test_selectors_find_the_pods() -> None:
     labels = of_kind("StatefulSet")["spec"]["template"]["metadata"]["labels"]
 
@@ -312,3 +332,22 @@ def test_systemd_accepts_a_unit(run: Run, config_file: Path, tmp_path: Path, kin
 
     ours = [line for line in done.stderr.splitlines() if f"zbk-{kind}" in line]
     assert (done.returncode, ours) == (0, [])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("kind", ["bookie", "autorecovery"])
+def test_the_sandbox_of_a_unit_is_tight(run: Run, tmp_path: Path, kind: str) -> None:
+    """What stays open is the network, which a bookie needs, and its directories."""
+    file = tmp_path / f"zbk-{kind}.service"
+    file.write_text(run("generate", "systemd", "--unit", kind, "--program", "/bin/true").stdout)
+    command = [shutil.which("systemd-analyze") or "", "security", "--offline=true"]
+
+    def judge(threshold: int) -> int:
+        done = subprocess.run(
+            [*command, f"--threshold={threshold}", str(file)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode
+
+    assert judge(EXPOSURE_MAX) == 0
+    assert judge(1) != 0, "the threshold is not looked at"
