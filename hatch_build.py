@@ -1,7 +1,7 @@
 """How the README becomes the text of the package: hatchling runs this for every build.
 
 A package index shows the README alone: links to the files beside it would lead nowhere there. They
-become plain names; the files are in the source distribution.
+become plain names, and pictures go; the files are in the source distribution.
 """
 
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+_PICTURE = re.compile(r"!\[[^\]]*\]\((?!https?:)[^)]+\)\n*")
 _BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:|#)[^)]+\)")
 
 
@@ -22,5 +23,5 @@ class ReadmeHook(MetadataHookInterface):
         text = (Path(self.root) / "README.md").read_text("utf-8")
         metadata["readme"] = {
             "content-type": "text/markdown",
-            "text": _BESIDE.sub(r"\1", text),
+            "text": _BESIDE.sub(r"\1", _PICTURE.sub("", text)),
         }

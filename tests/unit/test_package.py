@@ -60,5 +60,7 @@ def test_the_text_for_an_index_has_no_links_to_files(unpacked: Path) -> None:
     assert about["Description-Content-Type"] == "text/markdown"
     assert isinstance(text, str)
     assert BESIDE.findall(text) == []
+    assert "![" not in text
+    assert "!Clients" not in text
     assert "ARCHITECTURE.md is the map of the code" in text
     assert "pip install zbk" in text
