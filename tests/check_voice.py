@@ -51,7 +51,7 @@ def _in_text() -> Iterator[str]:
 
 
 def _subjects() -> Iterator[str]:
-    for path in _sources("zbk"):
+    for path in [*_sources("zbk"), *sorted(Path("docs").rglob("*.md"))]:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found = BAD_SUBJECT.search(line)
             if found is not None:
