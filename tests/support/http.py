@@ -19,13 +19,18 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
 
 
-def ask(url: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Answer:
+def ask(
+    url: str,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> Answer:
     parts = urlsplit(url)
     assert parts.hostname is not None
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
     try:
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        connection.request(method, target, headers=dict(headers or {}))
+        connection.request(method, target, body, headers=dict(headers or {}))
         response = connection.getresponse()
         names = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, response.read().decode(), names)

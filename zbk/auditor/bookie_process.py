@@ -10,7 +10,8 @@ from zbk.auditor.recheck import LimboRecheck
 from zbk.config import AutorecoveryConfig, BookieConfig
 from zbk.config.http_address import host_of, http_port_of
 from zbk.metadata.values import BookieRegistration
-from zbk.metrics.endpoint import Endpoint, serving
+from zbk.metrics.endpoint import Endpoint
+from zbk.metrics.serving import serving
 from zbk.system.files import FileSystem
 from zbk.version import __version__
 

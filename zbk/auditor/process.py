@@ -27,8 +27,9 @@ from zbk.errors import InvalidOptionError, ZbkError
 from zbk.metadata.stores.session_metrics import SessionMetrics
 from zbk.metadata.stores.store import SessionState
 from zbk.metrics.checks import Check
-from zbk.metrics.endpoint import Endpoint, serving
+from zbk.metrics.endpoint import Endpoint
 from zbk.metrics.samples import Samples
+from zbk.metrics.serving import serving
 from zbk.system.clock import monotonic_ms
 
 OPEN_RETRY_S: Final = 5.0

@@ -3,8 +3,8 @@
 ``table`` defines every metric; the pages, dashboard, alerts and tests follow from it. A part of
 the system counts in plain numbers and ``Buckets`` that only its own thread writes, and has a
 *source*: a function that puts these numbers into ``Samples``. ``collector`` calls the sources when
-a scrape comes and makes the families of prometheus-client of them. ``endpoint`` puts collector,
-``checks`` and ``http_server`` together for one process.
+a scrape comes and makes the families of prometheus-client of them. ``endpoint`` puts collector
+and ``checks`` together for one process, and ``serving`` serves it.
 
-Read ``table`` first, then ``samples``, ``collector``, ``endpoint``.
+Read ``table`` first, then ``samples``, ``collector``, ``endpoint``, ``serving``.
 """

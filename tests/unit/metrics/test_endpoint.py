@@ -1,6 +1,7 @@
 import json
 import logging
 import socket
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,8 +11,8 @@ from zbk.config.http_address import http_port_of, parse_http
 from zbk.errors import InvalidOptionError
 from zbk.metrics.build import VERSION
 from zbk.metrics.checks import Check
-from zbk.metrics.endpoint import Endpoint, serving
-from zbk.metrics.http_server import Request
+from zbk.metrics.endpoint import Endpoint
+from zbk.metrics.serving import serving
 
 
 @pytest.fixture
@@ -19,52 +20,50 @@ def endpoint() -> Endpoint:
     return Endpoint("1.2.3", "bookie")
 
 
-def test_a_process_is_alive_before_it_is_ready(endpoint: Endpoint) -> None:
-    assert endpoint.respond(Request("/livez")).status == 200
-    early = endpoint.respond(Request("/readyz"))
-    assert (early.status, early.body) == (
-        503,
-        b"[-]started failed: not yet\nreadyz check failed\n",
-    )
+@pytest.fixture
+def url(endpoint: Endpoint) -> Iterator[str]:
+    with serving(endpoint, "127.0.0.1:0", 0) as one:
+        yield one
 
 
-def test_readyz_follows_the_checks_of_what_is_attached(endpoint: Endpoint) -> None:
+def test_a_process_is_alive_before_it_is_ready(url: str) -> None:
+    assert ask(f"{url}/livez").status == 200
+    early = ask(f"{url}/readyz")
+    assert (early.status, early.body) == (503, "[-]started failed: not yet\nreadyz check failed\n")
+
+
+def test_readyz_follows_the_checks_of_what_is_attached(endpoint: Endpoint, url: str) -> None:
     checks = [Check("registered", is_ok=True), Check("writable", is_ok=False, is_required=False)]
     detach = endpoint.attach("bookie", lambda _samples: None, lambda: checks)
-    assert endpoint.respond(Request("/readyz")).body == b"ok\n"
-    verbose = endpoint.respond(Request("/readyz", "verbose"))
+    assert ask(f"{url}/readyz").body == "ok\n"
+    verbose = ask(f"{url}/readyz?verbose")
     assert verbose.status == 200
-    assert verbose.body.decode().splitlines() == [
+    assert verbose.body.splitlines() == [
         "[+]started ok",
         "[+]registered ok",
         "[i]writable failed",
         "readyz check passed",
     ]
     checks[0] = Check("registered", is_ok=False, detail="LOST")
-    late = endpoint.respond(Request("/readyz"))
+    late = ask(f"{url}/readyz")
     assert late.status == 503
-    assert b"[-]registered failed: LOST" in late.body
+    assert "[-]registered failed: LOST" in late.body
     detach()
-    assert endpoint.respond(Request("/readyz")).status == 503
+    assert ask(f"{url}/readyz").status == 503
 
 
-def test_metrics_and_version_are_served(endpoint: Endpoint) -> None:
-    metrics = endpoint.respond(Request("/metrics"))
-    assert metrics.content_type.startswith("text/plain")
-    assert b'zbk_build_info{process="bookie"' in metrics.body
-    assert b"process_resident_memory_bytes" in metrics.body
+def test_metrics_and_version_are_served(url: str) -> None:
+    metrics = ask(f"{url}/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    assert 'zbk_build_info{process="bookie"' in metrics.body
+    assert "process_resident_memory_bytes" in metrics.body
     accepted = "application/openmetrics-text; version=1.0.0"
-    open_metrics = endpoint.respond(Request("/metrics", accept=accepted))
-    assert open_metrics.body.endswith(b"# EOF\n")
-    version = json.loads(endpoint.respond(Request("/version")).body)
+    open_metrics = ask(f"{url}/metrics", headers={"Accept": accepted})
+    assert open_metrics.body.endswith("# EOF\n")
+    version = json.loads(ask(f"{url}/version").body)
     assert version["version"] == "1.2.3"
-    assert endpoint.respond(Request("/")).body.decode().split() == [
-        "/metrics",
-        "/livez",
-        "/readyz",
-        "/version",
-    ]
-    assert endpoint.respond(Request("/nothing")).status == 404
+    assert ask(f"{url}/").body.split() == ["/metrics", "/livez", "/readyz", "/version"]
+    assert ask(f"{url}/nothing").status == 404
 
 
 def test_auto_takes_the_preferred_port_or_another_without_a_warning(
