@@ -74,6 +74,11 @@ def test_every_block_of_a_page_runs(
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    check_commands(page)
+
+
+def check_commands(page: Path) -> None:
+    """Fail if a page calls a command, or an option of one, that does not exist."""
     for line in command_lines(page.read_text()):
         words = [word for word in shlex.split(line, comments=True) if word != "..."]
         command: click.Command = cli
