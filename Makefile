@@ -26,7 +26,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-zookeeper demo-spark test check soak soak-mixed chaos scale bench bench-peers docs lock clean
+.PHONY: help demo demo-zookeeper demo-spark test package check soak soak-mixed chaos scale bench bench-peers docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -43,7 +43,11 @@ demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, th
 	@$(BIN)/python -m zbk demo spark $(ARGS)
 
 test: $(STAMPS)/dev ## all tests but the soak; eight minutes on two cores
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
+
+package: $(STAMPS)/dev ## wheel and sdist in dist/; install them under every Python found, run the Dockerfile's commands
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/python -m hatchling build -d dist
+	@$(BIN)/python -m pytest -m package --timeout 0 tests/packaging $(ARGS)
 
 check: $(STAMPS)/dev ## lint, format, types, layers, voice
 	$(BIN)/python -m ruff check .

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.support.document import (
     run_blocks,
     servers,
 )
+from tests.support.free_port import free_port
 from tests.support.machine import patient_s
 from zbk.cli.command import LazyGroup
 from zbk.cli.main import cli
@@ -41,13 +41,6 @@ STAND_INS = {
 WITH_SPARK = DOCS / "how-to" / "spark-tour.md"
 PAGES = sorted(DOCS.rglob("*.md"))
 RUN_PAGES = [path for path in PAGES if blocks_of(path.read_text()) and path != WITH_SPARK]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def name_of(page: Path) -> str:

@@ -1,0 +1,10 @@
+"""A TCP port of loopback that no process uses at the moment."""
+
+import socket
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
