@@ -245,6 +245,14 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             HOUR_MS,
         ),
     ] = 2
+    spin_us: Annotated[
+        int,
+        Option(
+            "Microseconds of busy polling after each event of a connection; 0 is off.",
+            0,
+            1_000,
+        ),
+    ] = 0
     placement: Annotated[
         Literal["random", "rack"], Option("Choice of bookies: random or rack.")
     ] = "random"
@@ -285,6 +293,7 @@ class ClientOptions(TypedDict, total=False):
     slow_bookie_ms: int | str
     connection_idle_ms: int | str
     explicit_lac_ms: int | str
+    spin_us: int
     placement: Literal["random", "rack"]
     avoid_failed_ms: int | str
     default_timeout_ms: int | str

@@ -12,6 +12,8 @@ connection is lost, its outstanding requests fail at once.
 Limits: bytes in flight, by the bookie's credit (the rest waits here, up to ``WAITING_SIZE_MAX``,
 then ``BusyError``); a time-out for each request, from when it is handed to the bookie; idle
 connections without subscribers are closed.
+
+With ``spin_us`` the thread polls busily for so long after each event, and sleeps then.
 """
 
 import itertools
@@ -33,7 +35,7 @@ from zbk.errors import (
     WireError,
     ZbkError,
 )
-from zbk.system.clock import monotonic_ms
+from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.descriptors import has_descriptors
 from zbk.system.wakeup import Wakeup
 from zbk.transport.connection import Connection, State
@@ -80,6 +82,7 @@ class BookiePool:
         self._unsent: dict[Connection, None] = {}  # with requests added in this turn
         self._next_tick_ms = NEVER_MS  # no connection needs a tick before
         self._is_stopping = False
+        self._is_lively = False  # the last turn had an event, and the next wait begins busily
         self._now_ms = monotonic_ms()  # when the turn of the loop began
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="zbk-dealer", daemon=True)
@@ -280,7 +283,7 @@ class BookiePool:
             self._end()
 
     def _turn(self) -> None:
-        ready = dict(self._poller.poll(self._pause_ms()))
+        ready = self._wait()
         if self._wakeup.fd in ready:
             self._wakeup.clear()
         self._now_ms = now_ms = monotonic_ms()
@@ -297,6 +300,22 @@ class BookiePool:
         if self._timers:  # last: a connection that has new work is not idle
             self._call_due(now_ms)
         self._send(now_ms)
+
+    def _wait(self) -> "dict[zmq.Socket[bytes] | int, int]":
+        """Return what can be read: after a busy wait, if the turn before had an event, or a sleep.
+
+        An answer, or the next call, that comes during the busy wait needs to wake no thread. The
+        wait is bounded by ``spin_us`` after each event, so an idle pool sleeps.
+        """
+        ready: dict[zmq.Socket[bytes] | int, int] = {}
+        if self._is_lively:
+            end_us = monotonic_us() + self.options.spin_us
+            while not ready and self._pause_ms() != 0 and monotonic_us() < end_us:
+                ready = dict(self._poller.poll(0))
+        if not ready:
+            ready = dict(self._poller.poll(self._pause_ms()))
+        self._is_lively = self.options.spin_us > 0 and bool(ready)
+        return ready
 
     def _obey(self, now_ms: int) -> None:
         while self._inbox:

@@ -82,3 +82,4 @@ class DealerOptions(msgspec.Struct, frozen=True):
     software: str
     connect_timeout_ms: int
     idle_ms: int = 60_000  # after which an unused connection is closed
+    spin_us: int = 0  # of busy polling after each event, before the thread sleeps

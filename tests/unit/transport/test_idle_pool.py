@@ -1,6 +1,7 @@
 """A pool of connections that has nothing to do: it closes what nobody uses, and does not turn."""
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,18 +24,22 @@ class CountingPoller(zmq.Poller):
     """Counts how often the pool's thread has waited."""
 
     turn_count = 0
+    busy_count = 0
 
     def poll(self, timeout: int | None = None) -> list[tuple[object, int]]:
-        self.turn_count += 1
+        if timeout == 0:
+            self.busy_count += 1
+        else:
+            self.turn_count += 1
         return super().poll(timeout)
 
 
 class World:
-    def __init__(self, idle_ms: int) -> None:
+    def __init__(self, idle_ms: int, spin_us: int = 0) -> None:
         self.echo = Echo()
         self.server = front(self.echo)
         self.poller = CountingPoller()
-        options = DealerOptions(INSTANCE_ID, "test", 2_000, idle_ms)
+        options = DealerOptions(INSTANCE_ID, "test", 2_000, idle_ms, spin_us)
         self.pool = BookiePool(options, self.poller)
         self.pool.set_addresses({BOOKIE_ID: self.server.endpoint})
 
@@ -145,3 +150,44 @@ def test_a_timeout_comes_when_it_is_due(world: World) -> None:
     assert isinstance(reply.outcome, RequestTimeoutError)
     assert monotonic_ms() >= began_ms + 200
     assert world.poller.turn_count < 20
+
+
+def test_a_pool_that_spins_polls_busily_after_an_event_and_sleeps_then() -> None:
+    made = World(idle_ms=60_000, spin_us=1_000)
+    try:
+        made.ask().wait_for_kind(Reply)
+        wait_until(lambda: made.poller.busy_count > 0, what="a busy wait")
+        time.sleep(0.1)  # longer than it spins
+        before = made.poller.busy_count
+        time.sleep(LOOK_MS / 1000)
+
+        assert made.poller.busy_count == before, "an idle pool sleeps"
+        assert made.turns() <= TURN_COUNT_MAX
+        assert made.poller.busy_count > before, "the timer and its call were events"
+    finally:
+        made.close()
+
+
+def test_a_busy_wait_ends_at_the_time_of_a_timer() -> None:
+    made = World(idle_ms=60_000, spin_us=1_000_000)
+    try:
+        made.ask().wait_for_kind(Reply)
+        done = threading.Event()
+        began_ms = monotonic_ms()
+        made.pool.call_at(began_ms + 20, done.set)
+
+        assert done.wait(20)
+
+        assert monotonic_ms() < began_ms + 900, "it waits no longer than the timer allows"
+    finally:
+        made.close()
+
+
+def test_a_pool_does_not_spin_by_default(world: World) -> None:
+    world.ask().wait_for_kind(Reply)
+    busy_count = world.poller.busy_count  # a turn with commands left does not wait, either
+
+    for _ in range(5):
+        world.ask().wait_for_kind(Reply)
+
+    assert world.poller.busy_count - busy_count <= 10

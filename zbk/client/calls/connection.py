@@ -90,6 +90,7 @@ class ClientConnection(Handle):
                     SOFTWARE,
                     config.connect_timeout_ms,
                     config.connection_idle_ms,
+                    config.spin_us,
                 )
             )
             try:
