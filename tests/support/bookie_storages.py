@@ -1,5 +1,6 @@
 """Storage of a bookie on a simulated disk, and a twin that knows what was promised."""
 
+import copy
 from collections.abc import Sequence
 from random import Random
 
@@ -187,6 +188,16 @@ class TwinnedStorage:
         if self._promised_on_disk is not None:
             self.promised = self._promised_on_disk
         self._forget()
+
+    def copy(self) -> "TwinnedStorage":
+        """Return a copy of stopped storage, on a copy of its disk."""
+        other = copy.copy(self)
+        other.disk = copy.deepcopy(self.disk)
+        other.attempted, other.written, other.promised = (
+            _copy(twins) for twins in (self.attempted, self.written, self.promised)
+        )
+        other._forget()
+        return other
 
     def check(self) -> None:
         """Compare: everything promised is served, and nothing that is wrong; then go on from it."""

@@ -101,15 +101,16 @@ def _lose(disk: SimulatedDisk, kept: Collection[int]) -> None:
         if inode_no < 0:
             _apply(disk._durable_names, disk._pending_names[number])
             continue
-        change = inodes[inode_no].pending[number]
+        inode = inodes[inode_no]
+        change = inode.pending[number]
         if isinstance(change, _Write):
             sector = change.data[at : at + SECTOR_SIZE]
-            _put(inodes[inode_no].durable, change.offset + at, sector)
+            inode.durable = _put(inode.durable, change.offset + at, sector)
         else:
-            _resize(inodes[inode_no].durable, change.size)
+            inode.durable = _resize(inode.durable, change.size)
     for inode in inodes:
         inode.pending = []
-        inode.visible = bytearray(inode.durable)
+        inode.show_durable()
     disk._names = dict(disk._durable_names)
     disk._pending_names = []
     disk.process_crash()

@@ -55,16 +55,23 @@ class _Resize(msgspec.Struct, frozen=True):
 
 
 class _Inode:
+    """A file. Contents that do not change are ``bytes``, which copies share."""
+
     def __init__(self) -> None:
-        self.visible = bytearray()
-        self.durable = bytearray()
+        self.visible: bytes | bytearray = b""
+        self.durable: bytes | bytearray = b""
         self.pending: list[_Write | _Resize] = []
 
     def copy(self) -> "_Inode":
-        other = _Inode()
-        other.visible, other.durable = bytearray(self.visible), bytearray(self.durable)
+        other = object.__new__(_Inode)
+        other.visible = self.visible = bytes(self.visible)
+        other.durable = self.durable = bytes(self.durable)
         other.pending = list(self.pending)
         return other
+
+    def show_durable(self) -> None:
+        """Show programs what is on the platter: the page cache is gone."""
+        self.visible = self.durable = bytes(self.durable)
 
     def state(self) -> Hashable:
         changes = tuple(
@@ -73,13 +80,13 @@ class _Inode:
         return bytes(self.visible), bytes(self.durable), changes
 
     def write(self, number: int, offset: int, data: bytes) -> None:
-        _put(self.visible, offset, data)
+        self.visible = _put(self.visible, offset, data)
         start = offset - offset % SECTOR_SIZE
         end = -(-(offset + len(data)) // SECTOR_SIZE) * SECTOR_SIZE
         self.pending.append(_Write(number, start, bytes(self.visible[start:end])))
 
     def resize(self, number: int, size: int) -> None:
-        _resize(self.visible, size)
+        self.visible = _resize(self.visible, size)
         self.pending.append(_Resize(number, size))
 
     def sync(self, until: int | None = None) -> None:
@@ -88,9 +95,9 @@ class _Inode:
         for change in self.pending[: len(self.pending) - len(late)]:
             match change:
                 case _Resize(_, size):
-                    _resize(self.durable, size)
+                    self.durable = _resize(self.durable, size)
                 case _Write(_, offset, data):
-                    _put(self.durable, offset, data)
+                    self.durable = _put(self.durable, offset, data)
         self.pending = late
 
     def lose(self, rng: Random, keep_share: float, *, is_torn_anywhere: bool) -> None:
@@ -99,14 +106,14 @@ class _Inode:
             match change:
                 case _Resize(_, size):
                     if rng.random() < keep_share:
-                        _resize(self.durable, size)
+                        self.durable = _resize(self.durable, size)
                 case _Write(_, offset, data):
                     for at in range(0, len(data), SECTOR_SIZE):
                         if rng.random() < keep_share:
                             sector = data[at : at + SECTOR_SIZE]
                             if is_torn_anywhere and rng.random() < 0.2:
                                 sector = sector[: rng.randrange(len(sector) + 1)]
-                            _put(self.durable, offset + at, sector)
+                            self.durable = _put(self.durable, offset + at, sector)
         self.pending = []
 
 
@@ -393,7 +400,7 @@ class SimulatedDisk:
         for path in sorted(self._durable_names):
             self._durable_names[path].lose(rng, keep_share, is_torn_anywhere=is_torn_anywhere)
         for inode in self._durable_names.values():
-            inode.visible = bytearray(inode.durable)
+            inode.show_durable()
         self._names = dict(self._durable_names)
         self._listings.clear()
         self._pending_names = []
@@ -459,7 +466,7 @@ class SimulatedDisk:
     def set_content(self, path: str, content: bytes) -> None:
         """Make a file hold this, in the page cache and on the platter: damage at rest."""
         inode = self._names[path]
-        inode.visible, inode.durable, inode.pending = bytearray(content), bytearray(content), []
+        inode.visible, inode.durable, inode.pending = content, content, []
 
     def flip_bit(self, path: str, bit: int) -> None:
         """Change one bit of a file at rest."""
@@ -496,14 +503,20 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _put(content: bytearray, offset: int, data: bytes) -> None:
-    if len(content) < offset:
-        content.extend(bytes(offset - len(content)))
-    content[offset : offset + len(data)] = data
+def _put(content: bytes | bytearray, offset: int, data: bytes) -> bytearray:
+    """Return the content, changed; only ``bytes`` are copied."""
+    changed = content if isinstance(content, bytearray) else bytearray(content)
+    if len(changed) < offset:
+        changed.extend(bytes(offset - len(changed)))
+    changed[offset : offset + len(data)] = data
+    return changed
 
 
-def _resize(content: bytearray, size: int) -> None:
-    if size < len(content):
-        del content[size:]
+def _resize(content: bytes | bytearray, size: int) -> bytearray:
+    """Return the content, cut or filled up; only ``bytes`` are copied."""
+    changed = content if isinstance(content, bytearray) else bytearray(content)
+    if size < len(changed):
+        del changed[size:]
     else:
-        content.extend(bytes(size - len(content)))
+        changed.extend(bytes(size - len(changed)))
+    return changed

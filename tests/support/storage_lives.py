@@ -306,6 +306,19 @@ class Life:
         self.write()
 
 
+class Tried:
+    """How lives ended that were tried. The next lives are the same after each that ended so."""
+
+    def __init__(self) -> None:
+        self._states: set[Hashable] = set()
+
+    def is_new(self, life: Life) -> bool:
+        """Return whether no life that was tried ended like this one, and note it."""
+        count = len(self._states)
+        self._states.add(life.state())
+        return len(self._states) > count
+
+
 Act = Callable[[Life], None]
 
 

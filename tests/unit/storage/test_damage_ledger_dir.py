@@ -309,10 +309,11 @@ def test_every_flipped_bit_of_a_flush_file_voids_all_of_it() -> None:
 
 def test_a_start_on_a_damaged_flush_file_serves_all_or_refuses() -> None:
     """Harmless is a flush that the journal has, too; else the half-done index file is refused."""
-    size = len(crashed_in_apply().disk.content("/l/index.flush"))
+    crashed = crashed_in_apply()
+    size = len(crashed.disk.content("/l/index.flush"))
     dice = Random(8)
     for at in (*range(32), *(dice.randrange(size) for _ in range(40)), size - 1):
-        bookie = crashed_in_apply()
+        bookie = crashed.copy()
         bookie.disk.flip_bit("/l/index.flush", 8 * at + dice.randrange(8))
         check_start(bookie)
 
@@ -356,7 +357,8 @@ def test_every_flipped_bit_of_the_last_mark_is_seen_or_harmless(is_first_kept: b
     A replay from an earlier mark does again what was done. Seen is a start that is refused because
     the mark points at a segment that is gone, or no slot is whole.
     """
-    size = len(with_two_marks(is_first_kept=is_first_kept).disk.content("/l/last_mark"))
+    killed = with_two_marks(is_first_kept=is_first_kept)
+    size = len(killed.disk.content("/l/last_mark"))
     assert size == 512 + SLOT_SIZE
     bits = [
         *range(0, 8 * SLOT_SIZE, 5),
@@ -365,7 +367,7 @@ def test_every_flipped_bit_of_the_last_mark_is_seen_or_harmless(is_first_kept: b
     ]
     refused = []
     for bit in bits:
-        bookie = with_two_marks(is_first_kept=is_first_kept)
+        bookie = killed.copy()
         bookie.disk.flip_bit("/l/last_mark", bit)
         if not _starts(bookie):
             refused.append(bit)
@@ -375,8 +377,9 @@ def test_every_flipped_bit_of_the_last_mark_is_seen_or_harmless(is_first_kept: b
 
 @pytest.mark.parametrize("is_first_kept", [True, False], ids=["journal there", "journal gone"])
 def test_a_last_mark_cut_at_any_byte_is_seen_or_harmless(is_first_kept: bool) -> None:
+    killed = with_two_marks(is_first_kept=is_first_kept)
     for size in range(512 + SLOT_SIZE):
-        bookie = with_two_marks(is_first_kept=is_first_kept)
+        bookie = killed.copy()
         bookie.disk.set_content("/l/last_mark", bookie.disk.content("/l/last_mark")[:size])
         assert _starts(bookie) or size < SLOT_SIZE or not is_first_kept
 

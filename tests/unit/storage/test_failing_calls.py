@@ -10,13 +10,13 @@ promises; what comes after is tried once.
 
 import copy
 import errno
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from tests.support.simulated_disk import Fault, SimulatedDisk
-from tests.support.storage_lives import ACTS, PD, Life
+from tests.support.storage_lives import ACTS, PD, Life, Tried
 from zbk.errors import DamageError, StorageFailedError, ZbkError
 from zbk.storage.journal.record import FenceRecord
 
@@ -52,7 +52,7 @@ def test_a_life_without_faults_keeps_everything() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_whichever_call_fails_nothing_promised_is_lost(operation: str) -> None:
-    tried: set[Hashable] = set()
+    tried = Tried()
     for life, stopped in lives(operation, errno.EIO):
         if stopped is None:
             life.check()
@@ -66,7 +66,7 @@ def test_whichever_call_fails_nothing_promised_is_lost(operation: str) -> None:
 @pytest.mark.parametrize("operation", WRITES)
 def test_whichever_call_finds_no_space_the_bookie_is_read_only_or_stops(operation: str) -> None:
     """An fsync is final whatever its error says; a removal is tried again by the next start."""
-    tried: set[Hashable] = set()
+    tried = Tried()
     for life, stopped in lives(operation, errno.ENOSPC):
         if stopped is None:
             assert life.no_space_paths, "whoever has to make it read-only is told"
@@ -113,11 +113,9 @@ def check_that_it_stopped(life: Life) -> None:
     life.read(PD)
 
 
-def check_new_lives(life: Life, tried: set[Hashable]) -> None:
+def check_new_lives(life: Life, tried: Tried) -> None:
     """Check the next lives unless a life that ended the same way had them."""
-    state = life.state()
-    if state not in tried:
-        tried.add(state)
+    if tried.is_new(life):
         check_next_lives(life)
 
 
