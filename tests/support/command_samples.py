@@ -4,7 +4,7 @@
 the names in braces are. A new command needs a line here.
 """
 
-UNTIL_STOPPED = {"demo", "up", "bookie run", "autorecovery run"}
+UNTIL_STOPPED = {"console", "demo", "up", "bookie run", "autorecovery run"}
 """Commands that start processes; their own tests run them."""
 
 ARGUMENTS = {

@@ -41,6 +41,7 @@ COMMANDS = commands_of(
             "dataset.group:dataset",
             "Inspect, drop and clean up the data sets that Spark loads.",
         ),
+        "console": ("console:console", "Serve web pages about a cluster until Ctrl-C."),
         "status": ("health.status:status", "Show whether a cluster is healthy, and if not, why."),
         "top": ("health.top:top", "Show what each bookie does, live."),
         "doctor": ("health.doctor:doctor", "Check this machine and its way to the cluster."),

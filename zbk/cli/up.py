@@ -83,8 +83,16 @@ def default_data_dir() -> Path:
     help="Address of metrics and health of bookie 0; the other processes have the next ports. "
     "auto: any free ports of 127.0.0.1.",
 )
+@click.option(
+    "--console",
+    metavar="HOST:PORT|auto|off",
+    default="auto",
+    show_default=True,
+    help="Address of the web console. auto: port 8710 of 127.0.0.1, or any free one.",
+)
 @output_option
 def up(
+    *,
     bookie_count: int,
     data_dir: Path | None,
     zookeeper: bool,
@@ -92,6 +100,7 @@ def up(
     autorecovery: bool,
     start_timeout_ms: int,
     http: str,
+    console: str,
     output: Format,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
@@ -126,8 +135,10 @@ def up(
         ):
             if autorecovery:
                 cluster.start_autorecovery({"session_timeout_ms": SESSION_TIMEOUT_MS})
-            _show(cluster, monotonic_s() - started_s, output, is_context=is_context)
-            _stay(cluster)
+            with _console(cluster, console) as url:
+                seconds = monotonic_s() - started_s
+                _show(cluster, seconds, output, is_context=is_context, console=url)
+                _stay(cluster)
     except KeyboardInterrupt:
         note("zbk: stopped")
 
@@ -157,7 +168,22 @@ def _as_context(cluster: "LocalCluster") -> Iterator[bool]:
         clear_context()
 
 
-def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context: bool) -> None:
+@contextmanager
+def _console(cluster: "LocalCluster", http: str) -> Iterator[str]:
+    """Serve the web console of the cluster; yield its URL, or "" if it is off."""
+    from zbk.config.http_address import OFF
+    from zbk.console.console import running_console
+
+    if http == OFF:
+        yield ""
+        return
+    with running_console(cluster.metadata_uri, http) as url:
+        yield url
+
+
+def _show(
+    cluster: "LocalCluster", seconds: float, output: Format, *, is_context: bool, console: str
+) -> None:
     import zbk
 
     bookies = cluster.bookies
@@ -179,6 +205,7 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
                     for b in bookies
                 ],
                 "autorecovery": None if beside is None else {"pid": beside.pid},
+                "console": console,
             }
         )
         return
@@ -193,6 +220,8 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
         click.echo(f"  and {len(bookies) - BOOKIES_SHOWN} more: zbk bookie ls")
     if beside is not None:
         click.echo(f"  autorecovery  pid {beside.pid}: zbk autorecovery status")
+    if console:
+        click.echo(f"  console   {console}")
     click.echo(f"READY in {seconds:.1f} s. Ctrl-C stops it. Next, in another terminal:")
     if not is_context:
         click.echo(

@@ -12,21 +12,24 @@ from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import MetadataStore
 
 
-def walk_tree(store: MetadataStore, path: str) -> Iterator[str]:
+def walk_tree(store: MetadataStore, path: str, first: str = "") -> Iterator[str]:
     """Yield the paths of the nodes of ledgers below ``path``, in the order of their ids.
 
     Read the tree piece by piece; a node that comes or goes meanwhile may or may not be among them.
+    With ``first``, a path, begin there or at the next node: parts before it are not read.
 
     Raises:
         NoNodeError: there is no ``path``.
     """
     for name in in_id_order(store.children(path)):
         child = f"{path}/{name}"
+        if first and _order(child) < _order(first)[: child.count("/") + 1]:
+            continue
         if is_ledger_name(name):
             yield child
             continue
         with suppress(NoNodeError):  # its last ledger was deleted since its name was read
-            yield from walk_tree(store, child)
+            yield from walk_tree(store, child, first)
 
 
 def count_tree(store: MetadataStore, path: str) -> int:
@@ -50,3 +53,8 @@ def remove_empty_parents(store: MetadataStore, root: str, path: str) -> None:
     while parent != root:
         store.delete(parent)
         parent = parent_of(parent)
+
+
+def _order(path: str) -> tuple[tuple[int, str], ...]:
+    """Return what compares like the ids below paths, see ``in_id_order``."""
+    return tuple((len(name), name) for name in path.split("/"))

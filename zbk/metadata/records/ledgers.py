@@ -216,8 +216,10 @@ class LedgerStore:
         """Return the counter of ids with the note that no ledger is left. As ``next_ledger_id``."""
         return decode(IdCounter, self._get_counter(is_fresh=is_fresh).value, IDGEN)
 
-    def list(self) -> Iterator[int]:
-        """Yield the ids of all ledgers, ascending, from a tree that is read piece by piece.
+    def list(self, first_id: int = 0) -> Iterator[int]:
+        """Yield the ids of the ledgers from ``first_id`` on, ascending.
+
+        The tree is read piece by piece, and parts with lower ids are not read.
 
         A ledger that is created or deleted meanwhile may or may not be among them.
 
@@ -227,7 +229,8 @@ class LedgerStore:
         """
         layout = self._layout()
         try:
-            for path in walk_tree(self._store, LEDGERS):
+            first = self._path(first_id) if first_id else ""
+            for path in walk_tree(self._store, LEDGERS, first):
                 yield ledger_id_of(path, layout)
         except NoNodeError as error:
             raise not_initialised(self._store) from error

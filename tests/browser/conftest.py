@@ -1,0 +1,62 @@
+"""One cluster, one console and one browser for the modules of this folder."""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+import zbk
+from zbk.cluster.local import LocalCluster
+from zbk.console.console import running_console
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+
+class Site:
+    """A console and the cluster that it shows."""
+
+    def __init__(self, url: str, cluster: LocalCluster, client: zbk.Client) -> None:
+        self.url = url
+        self.cluster = cluster
+        self.client = client
+        self.pd_id = self.vd_id = 0
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("console") / "data"
+    quick = {"session_timeout_ms": 2_000, "sync_interval_ms": 0}  # entries stay un-synced
+    with (
+        LocalCluster(folder, bookie_count=4, bookie_options=quick) as cluster,
+        running_console(cluster.metadata_uri, "127.0.0.1:0", allow_actions=True) as url,
+        zbk.connect(cluster.metadata_uri) as client,
+    ):
+        cluster.start_autorecovery({"lost_bookie_delay_ms": 0, "session_timeout_ms": 2_000})
+        site = Site(url, cluster, client)
+        with client.create_ledger(custom_metadata={"job": b"nightly"}) as ledger:
+            ledger.append_many([b"x" * 100] * 2_000)
+        site.pd_id = ledger.ledger_id
+        writer = client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
+        writer.append_many([b"y" * 100] * 500)
+        writer.sync()
+        writer.append_many([b"y" * 100] * 200)
+        site.vd_id = writer.ledger_id
+        yield site
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.add_argument("--window-size=1280,860")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, Service(DRIVER))
+    driver.set_page_load_timeout(30)
+    yield driver
+    driver.quit()

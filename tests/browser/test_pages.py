@@ -1,0 +1,134 @@
+"""Every page in a real browser, against a live cluster, while a bookie is killed and repaired."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import axe_core_python
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from tests.browser.conftest import Site
+from tests.support.waiting import wait_until
+
+AXE = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
+IMAGES = os.environ.get("ZBK_CONSOLE_IMAGES")  # a folder: write a screenshot of each page there
+PAGES = (
+    "overview", "bookies", "bookie", "ledgers", "ledger", "durability", "recovery", "performance",
+    "events", "datasets", "logs", "config",
+)  # fmt: skip
+
+
+def path_of(name: str, site: Site) -> str:
+    special = {
+        "overview": "/",
+        "bookie": f"/bookies/{site.cluster.bookies[0].bookie_id}",
+        "ledger": f"/ledgers/{site.vd_id}",
+    }
+    return special.get(name, f"/{name}")
+
+
+def twin(site: Site, path: str) -> dict[str, Any]:
+    with urlopen(f"{site.url}{path}.json", timeout=10) as answer:  # noqa: S310 - our own
+        found: dict[str, Any] = json.loads(answer.read())
+    return found
+
+
+def errors_in(browser: webdriver.Chrome) -> list[str]:
+    log = browser.get_log("browser")  # type: ignore[no-untyped-call] # selenium has no type for it
+    return [one["message"] for one in log if one["level"] == "SEVERE"]
+
+
+def violations(browser: webdriver.Chrome) -> list[str]:
+    browser.execute_script(AXE)
+    found = browser.execute_async_script(
+        "const done = arguments[0]; axe.run().then((found) => done(found.violations))"
+    )
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    wait_until(is_so, 30.0)
+
+
+def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(
+    site: Site, browser: webdriver.Chrome
+) -> None:
+    wait_for(lambda: twin(site, "/index")["headline"]["bookie_count"] == 4)
+    browser.get(site.url)
+    named = site.client.get_ledger_metadata(site.pd_id).last_fragment.bookies
+    victim = next(one for one in site.cluster.bookies if one.bookie_id in named)
+    site.cluster.kill(victim.index)
+    # the open page shows it without a reload
+    wait_for(lambda: "not registered" in browser.find_element(By.ID, "live").text)
+    assert "problem" in browser.find_element(By.CLASS_NAME, "numbers").text
+    wait_for(lambda: any(one["kind"] == "lost" for one in twin(site, "/events")["events"]))
+    wait_for(
+        lambda: (
+            victim.bookie_id
+            not in site.client.get_ledger_metadata(site.pd_id).last_fragment.bookies
+        )
+    )
+    browser.get(f"{site.url}/bookies")
+    assert browser.find_element(By.CSS_SELECTOR, "tbody tr td").text == victim.bookie_id
+    site.cluster.restart(victim.index)
+    wait_for(lambda: twin(site, "/index")["headline"]["bookie_count"] == 4)
+    assert errors_in(browser) == []
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_renders_without_errors_and_is_accessible(
+    site: Site, browser: webdriver.Chrome, name: str, mode: str
+) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": mode}]},
+    )
+    browser.get(f"{site.url}{path_of(name, site)}")
+    assert browser.find_element(By.TAG_NAME, "h1").text
+    assert violations(browser) == []
+    assert errors_in(browser) == []
+    if IMAGES and mode == "light":
+        browser.save_screenshot(f"{IMAGES}/console-{name}.png")
+
+
+def test_the_map_of_a_ledger_has_a_block_for_each_bookie(
+    site: Site, browser: webdriver.Chrome
+) -> None:
+    browser.get(f"{site.url}/ledgers/{site.pd_id}")
+    found = twin(site, f"/ledgers/{site.pd_id}")
+    count = sum(len(one["bookies"]) for one in found["fragments"])
+    assert len(browser.find_elements(By.CSS_SELECTOR, "svg.wide rect.block")) == count
+    assert [one["last_entry_id"] for one in found["fragments"]][-1] == 1_999
+
+
+def test_the_keyboard_leads_through_lists_and_pages(site: Site, browser: webdriver.Chrome) -> None:
+    browser.get(f"{site.url}/ledgers")
+    body = browser.find_element(By.TAG_NAME, "body")
+    body.send_keys("j")
+    assert browser.switch_to.active_element.text == "0"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    wait_for(lambda: browser.current_url.endswith("/ledgers/0"))
+    browser.find_element(By.TAG_NAME, "body").send_keys("gb")
+    wait_for(lambda: browser.current_url.endswith("/bookies"))
+
+
+def test_an_action_shows_its_consequence_and_command_and_runs(
+    site: Site, browser: webdriver.Chrome
+) -> None:
+    with site.client.create_ledger() as ledger:
+        ledger.append(b"away")
+    browser.get(f"{site.url}/ledgers/{ledger.ledger_id}")
+    browser.find_element(By.PARTIAL_LINK_TEXT, "Delete").click()
+    text = browser.find_element(By.ID, "content").text
+    assert "cannot be undone" in text
+    assert f"zbk ledger delete {ledger.ledger_id} --yes" in text
+    browser.find_element(By.CSS_SELECTOR, "form button").click()
+    wait_for(lambda: "is deleted" in browser.find_element(By.ID, "content").text)
+    assert ledger.ledger_id not in list(site.client.list_ledgers())

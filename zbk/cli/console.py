@@ -1,0 +1,74 @@
+"""``zbk console``: the web console of a cluster, until Ctrl-C."""
+
+import threading
+from pathlib import Path
+
+import click
+
+from zbk.cli.command import command
+from zbk.cli.config_file import config_option, read_tables
+from zbk.cli.options import metadata_option, output_option
+from zbk.cli.output import Format, note, print_json
+
+
+@command(
+    "console",
+    ("zbk console", "of the running `zbk up`, or of ZBK_METADATA"),
+    ("zbk console --metadata zk://zk1:2181/zbk --http 127.0.0.1:8710", "at this address"),
+    ("zbk console --allow-actions", "with recover, delete, gc, scrub"),
+)
+@click.option(
+    "--http",
+    metavar="HOST:PORT|auto",
+    default="auto",
+    show_default=True,
+    help="Address of the console. auto: port 8710 of 127.0.0.1, or any free one.",
+)
+@click.option("--allow-actions", is_flag=True, help="Pages can change the cluster. Loopback only.")
+@click.option(
+    "--allow-host",
+    "hosts",
+    metavar="NAME",
+    multiple=True,
+    help="Another name under which browsers reach the console, such as that of a proxy.",
+)
+@config_option
+@metadata_option
+@output_option
+def console(
+    http: str,
+    allow_actions: bool,
+    hosts: tuple[str, ...],
+    config_file: Path | None,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Serve web pages about a cluster until Ctrl-C.
+
+    Bookies, ledgers, durability, recovery, latencies, events, configuration. The console reads the
+    metadata store and the bookies; it changes nothing without --allow-actions. It has no login:
+    to serve it beyond this machine, put a proxy with authentication before it.
+    """
+    from zbk.cli.signals import end_like_ctrl_c
+    from zbk.cli.store import cluster_address
+    from zbk.console.console import running_console
+
+    address = cluster_address(metadata)
+    tables = read_tables(config_file)
+    end_like_ctrl_c()
+    try:
+        with running_console(
+            address,
+            http,
+            allow_actions=allow_actions,
+            hosts=hosts,
+            tables=tables,
+            tables_source=str(config_file or ""),
+        ) as url:
+            if output == "json":
+                print_json({"url": url})
+            else:
+                click.echo(f"console  {url}")
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        note("zbk: stopped")

@@ -1,0 +1,168 @@
+"""The thread that samples a cluster, and what it has found: one for a console.
+
+It samples each ``INTERVAL_S``, and rests at least four times as long as a sample takes. The survey,
+which also counts ledgers, rests twenty times as long as it takes: neither loads a large cluster.
+While the metadata store is silent, the thread tries again; pages say so and keep the last figures.
+"""
+
+import logging
+import threading
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import Final
+
+from zbk.auditor.cluster_connection import ClusterConnection
+from zbk.auditor.repair_backlog import RepairBacklog
+from zbk.config import ClientConfig
+from zbk.console.history import History
+from zbk.console.metric_page import SERIES, histograms_in, increase
+from zbk.errors import MetadataUnavailableError, ZbkError
+from zbk.health.cluster_health import ClusterFacts
+from zbk.health.cluster_rates import ClusterSample
+from zbk.health.cluster_sampler import ClusterSampler
+from zbk.health.cluster_survey import survey_cluster
+from zbk.health.journal_scrape import BOOKIE_COUNT_MAX, PAGE_SIZE_MAX
+from zbk.system.clock import monotonic_ms, monotonic_s, wall_ms
+
+INTERVAL_S: Final = 1.0
+SAMPLE_REST: Final = 4
+SURVEY_INTERVAL_S: Final = 3.0
+SURVEY_REST: Final = 20
+COLUMN_INTERVAL_S: Final = 5.0
+TIMEOUT_S: Final = 3.0
+PAGE_TIMEOUT_S: Final = 1.0
+THREAD_COUNT: Final = 8
+
+LOG = logging.getLogger("zbk.console")
+
+
+class Collector:
+    """Live figures of the cluster at a metadata address. Any thread may read them."""
+
+    def __init__(self, metadata: str) -> None:
+        self.metadata = metadata
+        self.history = History()
+        self.facts: ClusterFacts | None = None
+        self.surveyed_ms = 0
+        self.sample: ClusterSample | None = None
+        self.error = ""  # why there are no new figures
+        self.backlog = RepairBacklog()
+        self._lock = threading.Lock()
+        self._connection: ClusterConnection | None = None
+        self._histograms: dict[str, dict[tuple[str, str], tuple[int, ...]]] = {}
+        self._is_stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=run, name=name, daemon=True)
+            for name, run in (("zbk-samples", self._sample), ("zbk-survey", self._survey))
+        ]
+
+    def start(self) -> None:
+        """Start to collect."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop, and close all connections."""
+        self._is_stopping.set()
+        for thread in self._threads:
+            thread.join(2 * TIMEOUT_S)
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def connection(self) -> ClusterConnection:
+        """Return the connection that pages use.
+
+        Raises:
+            MetadataUnavailableError: the metadata store does not answer.
+        """
+        with self._lock:
+            if self._is_stopping.is_set():
+                raise MetadataUnavailableError(self.metadata, "the console stops")
+            if self._connection is None:
+                ms = int(TIMEOUT_S * 1_000)
+                config = ClientConfig(connect_timeout_ms=ms, request_timeout_ms=ms)
+                self._connection = ClusterConnection(self.metadata, config)
+            return self._connection
+
+    # ------------------------------------------------------------------ own threads
+
+    def _sample(self) -> None:
+        while not self._is_stopping.is_set():
+            try:
+                with ClusterSampler(self.metadata, TIMEOUT_S) as sampler:
+                    self._sample_with(sampler)
+            except ZbkError as error:
+                self.error = str(error)
+                self._is_stopping.wait(INTERVAL_S)
+            except Exception:
+                LOG.exception("the console failed to sample the cluster")
+                self.error = "an error of zbk: see the console's log"
+                self._is_stopping.wait(INTERVAL_S)
+
+    def _sample_with(self, sampler: ClusterSampler) -> None:
+        column_due_s = 0.0
+        while not self._is_stopping.is_set():
+            started_s = monotonic_s()
+            sample = sampler.sample()
+            if self.sample is not None:
+                self.history.add(self.sample, sample, wall_ms())
+            self.sample, self.error = sample, ""
+            if started_s >= column_due_s:
+                self._add_columns()
+                column_due_s = started_s + COLUMN_INTERVAL_S
+            took_s = monotonic_s() - started_s
+            self._is_stopping.wait(max(INTERVAL_S - took_s, SAMPLE_REST * took_s))
+
+    def _survey(self) -> None:
+        while not self._is_stopping.is_set():
+            started_s = monotonic_s()
+            try:
+                facts = survey_cluster(self.metadata, TIMEOUT_S)
+            except ZbkError as error:
+                facts = ClusterFacts(metadata=self.metadata, store_error=str(error))
+            except Exception:
+                LOG.exception("the console failed to survey the cluster")
+                facts = ClusterFacts(metadata=self.metadata, store_error="an error of zbk")
+            self.facts, self.surveyed_ms = facts, wall_ms()
+            if facts.store_error:
+                self.backlog.lost_sight()
+            else:
+                counts = facts.underreplicated_count, facts.unrepairable_count
+                self.backlog.seen(*counts, now_ms=monotonic_ms())
+            took_s = monotonic_s() - started_s
+            self._is_stopping.wait(max(SURVEY_INTERVAL_S - took_s, SURVEY_REST * took_s))
+
+    def _add_columns(self) -> None:
+        facts = self.facts
+        urls = {one.bookie_id: one.http for one in facts.bookies if one.http} if facts else {}
+        if not urls or len(urls) > BOOKIE_COUNT_MAX:
+            return
+        with ThreadPoolExecutor(THREAD_COUNT, "zbk-histograms") as threads:
+            pages = dict(zip(urls, threads.map(metrics_page, urls.values()), strict=True))
+        found = {bookie_id: histograms_in(page) for bookie_id, page in pages.items() if page}
+        now_ms = wall_ms()
+        for name, key in SERIES.items():
+            grown = [
+                increase(self._histograms[bookie_id].get(key, ()), of[key])
+                for bookie_id, of in found.items()
+                if key in of and bookie_id in self._histograms
+            ]
+            if grown:
+                counts = tuple(map(sum, zip(*grown, strict=False)))
+                self.history.add_column(name, now_ms, counts)
+        self._histograms = found
+
+
+def metrics_page(url: str) -> str:
+    """Return the page of metrics at a registered URL; "" if there is no answer in time."""
+    if not url.startswith(("http://", "https://")):
+        return ""
+    with ExitStack() as stack, suppress(OSError, ValueError):
+        answer = stack.enter_context(
+            urllib.request.urlopen(f"{url}/metrics", timeout=PAGE_TIMEOUT_S)  # noqa: S310 - checked
+        )
+        return str(answer.read(PAGE_SIZE_MAX).decode("utf-8", "replace"))
+    return ""

@@ -1,0 +1,59 @@
+"""A running console: collector, app and server together; a context manager."""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from starlette.types import ASGIApp
+
+from zbk.config.http_address import AUTO, parse_http
+from zbk.console.app import make_app
+from zbk.console.collector import Collector
+from zbk.errors import InvalidOptionError
+from zbk.http import HttpServer, serve
+from zbk.http.guard import is_loopback
+
+PORT: Final = 8710
+"""The port that ``auto`` prefers."""
+
+
+@contextmanager
+def running_console(
+    metadata: str,
+    http: str = AUTO,
+    *,
+    allow_actions: bool = False,
+    hosts: tuple[str, ...] = (),
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
+    tables_source: str = "",
+) -> Iterator[str]:
+    """Serve a console until the block ends; yield its URL.
+
+    Raises:
+        InvalidOptionError: the address is malformed or taken, or others could act through it.
+    """
+    if http != AUTO and allow_actions and not is_loopback(parse_http(http)[0]):
+        raise InvalidOptionError("http", http, "a console with --allow-actions listens on loopback")
+    collector = Collector(metadata)
+    app = make_app(
+        collector,
+        tables=tables,
+        tables_source=tables_source,
+        allow_actions=allow_actions,
+    )
+    server = _server(app, http, hosts)
+    collector.start()
+    try:
+        yield server.url
+    finally:
+        server.close()
+        collector.stop()
+
+
+def _server(app: ASGIApp, http: str, names: Collection[str]) -> HttpServer:
+    if http != AUTO:
+        return serve(app, http, names)
+    try:
+        return serve(app, f"127.0.0.1:{PORT}", names)
+    except InvalidOptionError:  # taken: a free one
+        return serve(app, "127.0.0.1:0", names)

@@ -1,0 +1,185 @@
+"""The figures of pages, as SVG. Pure: the same data give the same text.
+
+Colors are classes of the style sheet, so that a figure follows light and dark mode. Each figure has
+a text for screen readers.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, Final
+
+from markupsafe import Markup
+
+WIDTH: Final = 720
+LABEL_WIDTH: Final = 150
+ROW_HEIGHT: Final = 22
+ROW_COUNT_MAX: Final = 64
+BLOCK_COUNT_MAX: Final = 400
+"""Fragments that a map shows: the last ones."""
+
+
+def spark(values: Sequence[float], width: int = 96, height: int = 20) -> Markup:
+    """Return a line through values, from 0 to their largest."""
+    top = max(values, default=0.0) or 1.0
+    step = width / max(1, len(values) - 1)
+    points = " ".join(
+        f"{number * step:.1f},{height - 1 - (height - 2) * value / top:.1f}"
+        for number, value in enumerate(values)
+    )
+    body = f'<polyline class="line" points="{points}"/>'
+    return _svg(width, height, f"trend, highest {top:,.0f}", body, "spark")
+
+
+def bar(share: float, text: str) -> Markup:
+    """Return a horizontal bar that is filled to a share.
+
+    >>> 'width="50.0"' in bar(0.5, "half")
+    True
+    """
+    filled = 100 * min(1.0, max(0.0, share))
+    body = (
+        '<rect class="track" width="100" height="8" rx="2"/>'
+        f'<rect class="fill" width="{filled:.1f}" height="8" rx="2"/>'
+    )
+    return _svg(100, 8, text, body, "bar")
+
+
+def fragment_map(fragments: Sequence[Any], bookies: Sequence[Any]) -> Markup:
+    """Return the map of a ledger: bookies as rows, fragments as columns.
+
+    A fragment has ``first_entry_id``, ``last_entry_id`` and ``bookies``; a bookie ``bookie_id`` and
+    ``is_registered``. The width of a block follows the number of its entries, with a minimum, so
+    that a short fragment stays visible.
+    """
+    shown, rows = fragments[-BLOCK_COUNT_MAX:], bookies[:ROW_COUNT_MAX]
+    sizes = [max(1, (one["last_entry_id"] or 0) - one["first_entry_id"] + 1) for one in shown]
+    whole = sum(sizes) or 1
+    room = WIDTH - LABEL_WIDTH - 8
+    widths = [0.3 * room / max(1, len(sizes)) + 0.7 * room * size / whole for size in sizes]
+    parts = []
+    for number, bookie in enumerate(rows):
+        y = number * ROW_HEIGHT
+        kind = "" if bookie["is_registered"] else " lost"
+        name = escape(_short(bookie["bookie_id"]))
+        parts.append(f'<text class="label{kind}" x="0" y="{y + 15}">{name}</text>')
+        x = float(LABEL_WIDTH)
+        for one, width in zip(shown, widths, strict=True):
+            if bookie["bookie_id"] in one["bookies"]:
+                end = "open" if one["last_entry_id"] is None else f"{one['last_entry_id']:,}"
+                title = f"{bookie['bookie_id']}: entries {one['first_entry_id']:,} to {end}"
+                parts.append(
+                    f'<rect class="block{kind}" x="{x:.1f}" y="{y + 3}" width="{width - 1:.1f}" '
+                    f'height="{ROW_HEIGHT - 6}" rx="2"><title>{escape(title)}</title></rect>'
+                )
+            x += width
+    y = len(rows) * ROW_HEIGHT + 14
+    x = float(LABEL_WIDTH)
+    last_x = -100.0
+    for one, width in zip(shown, widths, strict=True):
+        if x - last_x > 64:
+            parts.append(f'<text class="tick" x="{x:.1f}" y="{y}">{one["first_entry_id"]:,}</text>')
+            last_x = x
+        x += width
+    text = f"{len(shown)} fragments on {len(rows)} bookies"
+    return _svg(WIDTH, y + 6, text, "".join(parts), "wide")
+
+
+def gap(rows: Sequence[Any]) -> Markup:
+    """Return the durability gap: for each bookie its synced, confirmed and stored entries.
+
+    A row has ``bookie_id``, ``last_add_synced``, ``lac`` and ``last_entry_id``, which are ``None``
+    where the bookie gave no answer: such rows are left out.
+    """
+    known = [one for one in rows if one["last_entry_id"] is not None][:ROW_COUNT_MAX]
+    top = max((one["last_entry_id"] for one in known), default=0) + 1
+    room = WIDTH - LABEL_WIDTH - 90
+    parts = []
+    for number, one in enumerate(known):
+        y = number * ROW_HEIGHT
+        synced = room * max(0, one["last_add_synced"] + 1) / top
+        stored = room * max(0, one["last_entry_id"] + 1) / top
+        lac = LABEL_WIDTH + room * max(0, one["lac"] + 1) / top
+        parts.append(
+            f'<text class="label" x="0" y="{y + 15}">{escape(_short(one["bookie_id"]))}</text>'
+            f'<rect class="atrisk" x="{LABEL_WIDTH}" y="{y + 4}" width="{stored:.1f}" height="14"/>'
+            f'<rect class="block" x="{LABEL_WIDTH}" y="{y + 4}" width="{synced:.1f}" height="14"/>'
+            f'<line class="mark" x1="{lac:.1f}" x2="{lac:.1f}" y1="{y + 1}" y2="{y + 21}"/>'
+            f'<text class="tick" x="{LABEL_WIDTH + room + 6}" y="{y + 15}">'
+            f"{max(0, one['last_entry_id'] - one['last_add_synced']):,} at risk</text>"
+        )
+    text = f"entries that {len(known)} bookies hold, and how many of them are synced"
+    return _svg(WIDTH, max(1, len(known)) * ROW_HEIGHT, text, "".join(parts), "wide")
+
+
+def area(values: Sequence[float], text: str, height: int = 120) -> Markup:
+    """Return an area under values over time, from 0 to their largest."""
+    top = max(values, default=0.0) or 1.0
+    step = (WIDTH - 40) / max(1, len(values) - 1)
+    points = [
+        f"{40 + number * step:.1f},{height - 4 - (height - 14) * value / top:.1f}"
+        for number, value in enumerate(values)
+    ]
+    line = " ".join(points)
+    closed = f"40,{height - 4} {line} {WIDTH},{height - 4}" if points else ""
+    body = (
+        f'<polygon class="area" points="{closed}"/><polyline class="line" points="{line}"/>'
+        f'<text class="tick" x="0" y="14">{top:,.0f}</text>'
+        f'<text class="tick" x="0" y="{height - 4}">0</text>'
+    )
+    return _svg(WIDTH, height, text, body, "wide")
+
+
+def heat_map(columns: Sequence[Sequence[int]], labels: Sequence[str], text: str) -> Markup:
+    """Return latencies over time: a column for each time, a row for each bucket, slow on top."""
+    first = next((n for n in range(len(labels)) if any(c[n] for c in columns)), 0)
+    last = max((n for n in range(len(labels)) if any(c[n] for c in columns)), default=0)
+    top = max((count for one in columns for count in one), default=0) or 1
+    width = (WIDTH - 70) / max(24, len(columns))
+    parts = []
+    for row, bucket in enumerate(range(last, first - 1, -1)):
+        parts.append(
+            f'<text class="tick" x="0" y="{row * 12 + 10}">{escape(labels[bucket])}</text>'
+        )
+        for number, counts in enumerate(columns):
+            if counts[bucket]:
+                opacity = 0.15 + 0.85 * (counts[bucket] / top) ** 0.5
+                parts.append(
+                    f'<rect class="heat" x="{70 + number * width:.1f}" y="{row * 12}" '
+                    f'width="{width:.2f}" height="11" fill-opacity="{opacity:.2f}">'
+                    f"<title>{counts[bucket]:,} up to {escape(labels[bucket])}</title></rect>"
+                )
+    return _svg(WIDTH, (last - first + 1) * 12 + 2, text, "".join(parts), "wide")
+
+
+def timeline(events: Sequence[Any], start_ms: int, end_ms: int) -> Markup:
+    """Return events on lanes. An event has ``at_ms``, ``lane``, ``kind`` and ``text``."""
+    lanes = sorted({one["lane"] for one in events})[:ROW_COUNT_MAX]
+    span_ms = max(1, end_ms - start_ms)
+    parts = []
+    for number, lane in enumerate(lanes):
+        y = number * ROW_HEIGHT + 11
+        parts.append(
+            f'<text class="label" x="0" y="{y + 4}">{escape(_short(lane))}</text>'
+            f'<line class="lane" x1="{LABEL_WIDTH}" x2="{WIDTH}" y1="{y}" y2="{y}"/>'
+        )
+        for one in events:
+            if one["lane"] == lane:
+                x = LABEL_WIDTH + (WIDTH - LABEL_WIDTH - 8) * (one["at_ms"] - start_ms) / span_ms
+                bad = one["kind"] in ("lost", "silent", "repair began", "read-only")
+                parts.append(
+                    f'<circle class="{"bad" if bad else "good"}" cx="{x:.1f}" cy="{y}" r="5">'
+                    f"<title>{escape(one['kind'])}: {escape(one['text'])}</title></circle>"
+                )
+    text = f"{len(events)} events on {len(lanes)} lanes"
+    return _svg(WIDTH, max(1, len(lanes)) * ROW_HEIGHT, text, "".join(parts), "wide")
+
+
+def _svg(width: float, height: float, text: str, body: str, kind: str) -> Markup:
+    return Markup(  # noqa: S704 - each text in it is escaped
+        f'<svg class="{kind}" role="img" aria-label="{escape(text)}" '
+        f'viewBox="0 0 {width:g} {height:g}">{body}</svg>'
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 20 else f"{name[:19]}…"

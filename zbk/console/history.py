@@ -1,0 +1,120 @@
+"""The last 15 minutes of a cluster in memory: figures, sparklines, latencies, events. Pure.
+
+    points     ``POINT_COUNT_MAX``, one for each sample of the cluster
+    sparks     ``SPARK_COUNT_MAX`` for each bookie, below ``SPARK_BOOKIE_MAX``
+    columns    ``COLUMN_COUNT_MAX`` of the heat map: counts of answers by latency bucket
+    events     ``EVENT_COUNT_MAX``
+
+One thread adds, any thread reads: readers copy.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from zbk.health.cluster_rates import BookieRates, ClusterSample, rates_between, total
+
+POINT_COUNT_MAX: Final = 900
+SPARK_COUNT_MAX: Final = 60
+SPARK_BOOKIE_MAX: Final = 256
+COLUMN_COUNT_MAX: Final = 180
+EVENT_COUNT_MAX: Final = 500
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole cluster at one moment."""
+
+    at_ms: int  # wall clock
+    rates: dict[str, float]
+    underreplicated_count: int
+    in_repair_count: int
+    unsynced_size: float | None = None  # None: no bookie's metrics are known
+    unsynced_age_s: float | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened between two samples."""
+
+    at_ms: int
+    lane: str  # a bookie id, or "repair"
+    kind: str
+    text: str
+
+
+class History:
+    """The rings."""
+
+    def __init__(self) -> None:
+        self.points: deque[Point] = deque(maxlen=POINT_COUNT_MAX)
+        self.columns: dict[str, deque[tuple[int, tuple[int, ...]]]] = {}
+        self.events: deque[Event] = deque(maxlen=EVENT_COUNT_MAX)
+        self.rates: dict[str, BookieRates] = {}
+        self._sparks: dict[str, deque[float]] = {}
+
+    def add(self, before: ClusterSample, after: ClusterSample, at_ms: int) -> None:
+        """Record the figures and the events of a sample."""
+        rates = rates_between(before, after)
+        self.rates = {one.bookie_id: one for one in rates}
+        journals = [one.journals for one in after.bookies if one.journals is not None]
+        self.points.append(
+            Point(
+                at_ms=at_ms,
+                rates=total(rates),
+                underreplicated_count=after.underreplicated_count,
+                in_repair_count=after.in_repair_count,
+                unsynced_size=sum(one.unsynced_size for one in journals) if journals else None,
+                unsynced_age_s=max((one.unsynced_age_s for one in journals), default=None),
+            )
+        )
+        self.events.extend(events_between(before, after, at_ms))
+        self._add_sparks(rates)
+
+    def add_column(self, name: str, at_ms: int, counts: tuple[int, ...]) -> None:
+        """Record how many answers of one kind fell into each latency bucket."""
+        ring = self.columns.setdefault(name, deque(maxlen=COLUMN_COUNT_MAX))
+        ring.append((at_ms, counts))
+
+    def spark(self, bookie_id: str) -> list[float]:
+        """Return the last adds per second of a bookie."""
+        return list(self._sparks.get(bookie_id, ()))
+
+    def _add_sparks(self, rates: list[BookieRates]) -> None:
+        if len(rates) >= SPARK_BOOKIE_MAX:
+            self._sparks = {}
+            return
+        kept = {one.bookie_id: self._sparks.get(one.bookie_id) for one in rates}
+        self._sparks = {
+            bookie_id: deque(maxlen=SPARK_COUNT_MAX) if ring is None else ring
+            for bookie_id, ring in kept.items()
+        }
+        for one in rates:
+            self._sparks[one.bookie_id].append(one.rates.get("adds_per_s", 0.0))
+
+
+def events_between(before: ClusterSample, after: ClusterSample, at_ms: int) -> Iterator[Event]:
+    """Yield what happened between two samples."""
+    then = {one.bookie_id: one for one in before.bookies}
+    now = {one.bookie_id: one for one in after.bookies}
+    for bookie_id in sorted(then.keys() - now.keys()):
+        yield Event(at_ms=at_ms, lane=bookie_id, kind="lost", text="the bookie left the cluster")
+    for bookie_id in sorted(now.keys() - then.keys()):
+        yield Event(at_ms=at_ms, lane=bookie_id, kind="joined", text="the bookie registered")
+    for bookie_id in sorted(now.keys() & then.keys()):
+        old, new = then[bookie_id], now[bookie_id]
+        if old.is_readonly != new.is_readonly:
+            kind = "read-only" if new.is_readonly else "writable"
+            yield Event(at_ms=at_ms, lane=bookie_id, kind=kind, text=f"the bookie became {kind}")
+        if old.info is not None and new.info is None:
+            yield Event(at_ms=at_ms, lane=bookie_id, kind="silent", text="the bookie is silent")
+        if old.info and new.info and old.info.incarnation != new.info.incarnation:
+            text = f"the bookie started again, incarnation {new.info.incarnation}"
+            yield Event(at_ms=at_ms, lane=bookie_id, kind="restarted", text=text)
+    counts = before.underreplicated_count, after.underreplicated_count
+    if not counts[0] and counts[1]:
+        text = f"{counts[1]:,} ledgers lack copies"
+        yield Event(at_ms=at_ms, lane="repair", kind="repair began", text=text)
+    if counts[0] and not counts[1]:
+        text = "no ledger lacks copies any more"
+        yield Event(at_ms=at_ms, lane="repair", kind="repair ended", text=text)

@@ -1,0 +1,276 @@
+"""The pages about the cluster and its bookies, as plain data. Any thread."""
+
+from typing import Any, Final
+
+import msgspec
+
+from zbk.console.collector import TIMEOUT_S, Collector, metrics_page
+from zbk.console.metric_page import SERIES, STAGES, histograms_in, percentiles
+from zbk.errors import InvalidOptionError
+from zbk.health.cluster_health import findings
+from zbk.health.finding import has_problem
+from zbk.health.redaction import redacted
+from zbk.metrics.metric import LATENCY_BOUNDS_US
+from zbk.system.clock import wall_ms
+from zbk.system.deadline import within
+
+PAGE_SIZE: Final = 100
+TASK_COUNT_MAX: Final = 100
+
+BUCKET_LABELS: Final = (
+    *(
+        f"{bound / 1_000_000:g} s" if bound >= 1_000_000 else f"{bound / 1_000:g} ms"
+        for bound in LATENCY_BOUNDS_US
+    ),
+    "more",
+)
+
+
+def headline(collector: Collector) -> dict[str, Any]:
+    """Return the figures of the first row, which are live."""
+    facts, points = collector.facts, list(collector.history.points)[-1:]
+    last = points[0] if points else None
+    found = findings(facts) if facts else []
+    is_known = facts is not None and not facts.store_error
+    return {
+        "at_ms": wall_ms(),
+        "state": "starting"
+        if facts is None
+        else f"{sum(one.is_problem for one in found)} problems"
+        if has_problem(found)
+        else "healthy",
+        "is_healthy": facts is not None and not has_problem(found),
+        "bookie_count": len(facts.bookies) if facts and is_known else None,
+        "member_count": len(facts.bookies) + len(facts.missing) if facts and is_known else None,
+        "writable_count": facts.writable_count if facts and is_known else None,
+        "ledger_count": facts.ledger_count if facts and is_known else None,
+        "adds_per_s": round(last.rates["adds_per_s"], 1) if last else None,
+        "reads_per_s": round(last.rates["reads_per_s"], 1) if last else None,
+        "fsyncs_per_s": round(last.rates["fsyncs_per_s"], 1) if last else None,
+        "add_bytes_per_s": round(last.rates["add_bytes_per_s"]) if last else None,
+        "underreplicated_count": last.underreplicated_count if last else None,
+        "unsynced_age_s": last.unsynced_age_s if last else None,
+        "error": collector.error,
+    }
+
+
+def overview(collector: Collector) -> dict[str, Any]:
+    """Return the first page: is the cluster healthy, and if not, why."""
+    facts = collector.facts
+    return {
+        "title": "Overview",
+        "cli": "zbk status",
+        "headline": headline(collector),
+        "findings": [msgspec.to_builtins(one) for one in (findings(facts) if facts else ())],
+        "metadata": redacted(collector.metadata),
+        "store_latency_ms": facts.store_latency_ms if facts else None,
+        "auditor": facts.auditor if facts else None,
+        "versions": sorted({one.version for one in facts.bookies}) if facts else [],
+        "events": events(collector)[:8],
+        "points": [
+            [
+                one.at_ms / 1_000,
+                one.rates["adds_per_s"],
+                one.rates["reads_per_s"],
+                one.rates["fsyncs_per_s"],
+            ]
+            for one in list(collector.history.points)
+        ],
+    }
+
+
+def bookies(collector: Collector, page: str) -> dict[str, Any]:
+    """Return one page of the bookies, those with a problem first."""
+    number = int(page) if page.isascii() and page.isdecimal() and len(page) < 6 else 1
+    rows = _bookie_rows(collector)
+    rows.sort(key=lambda one: (one["state"] == "writable", one["bookie_id"]))
+    page_count = max(1, -(-len(rows) // PAGE_SIZE))
+    number = min(max(1, number), page_count)
+    shown = rows[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
+    for row in shown:
+        row["trend"] = collector.history.spark(row["bookie_id"])
+    return {
+        "title": "Bookies",
+        "cli": "zbk bookie ls",
+        "bookie_count": len(rows),
+        "page": number,
+        "page_count": page_count,
+        "bookies": shown,
+    }
+
+
+def bookie(collector: Collector, bookie_id: str) -> dict[str, Any]:
+    """Return one bookie, with the stages of its adds.
+
+    Raises:
+        InvalidOptionError: the cluster has no such bookie.
+    """
+    row = next((one for one in _bookie_rows(collector) if one["bookie_id"] == bookie_id), None)
+    if row is None:
+        raise InvalidOptionError("bookie", bookie_id[:128], "is no bookie of this cluster")
+    histograms = histograms_in(metrics_page(row["http"])) if row["http"] else {}
+    stages = [
+        {"stage": name, **msgspec.to_builtins(percentiles(histograms.get(key, ())))}
+        for name, key in STAGES.items()
+    ]
+    facts = collector.facts
+    info = next(
+        (one.info for one in (facts.bookies if facts else ()) if one.bookie_id == bookie_id), None
+    )
+    reported = msgspec.to_builtins(info) if info else {}
+    reported.pop("request_id", None)
+    return {
+        "title": f"Bookie {bookie_id}",
+        "cli": f"zbk bookie show {bookie_id}",
+        "bookie": row,
+        "stages": stages,
+        "answers": [
+            {"kind": name, **msgspec.to_builtins(percentiles(histograms.get(key, ())))}
+            for name, key in SERIES.items()
+        ],
+        "info": reported,
+        "trend": collector.history.spark(bookie_id),
+    }
+
+
+def recovery(collector: Collector) -> dict[str, Any]:
+    """Return what is left to repair, and when it will be done."""
+    facts, done_s = collector.facts, collector.backlog.completion_s
+    with within(TIMEOUT_S):
+        tasks = collector.connection().tasks
+        progress = tasks.progress()
+        rows = []
+        for ledger_id in _first(tasks.list()):
+            found = tasks.read(ledger_id)
+            if found is not None:
+                rows.append(_task_row(found[0], progress.get(ledger_id)))
+        for ledger_id in _first(tasks.list_unrepairable()):
+            shelved = tasks.read_unrepairable(ledger_id)
+            if shelved is not None:
+                rows.append(_task_row(shelved, None))
+    return {
+        "title": "Recovery",
+        "cli": "zbk ledger underreplicated",
+        "is_enabled": facts.is_autorecovery_enabled if facts else None,
+        "auditor": facts.auditor if facts else None,
+        "brake": facts.brake if facts else "",
+        "missing": list(facts.missing)[:PAGE_SIZE] if facts else [],
+        "underreplicated_count": facts.underreplicated_count if facts else None,
+        "in_repair_count": facts.in_repair_count if facts else None,
+        "unrepairable_count": facts.unrepairable_count if facts else None,
+        # JSON has neither NaN nor Infinity
+        "completion_s": done_s if 0 <= done_s < float("inf") else None,
+        "tasks": rows,
+        "burn_down": [one.underreplicated_count for one in list(collector.history.points)],
+    }
+
+
+def performance(collector: Collector) -> dict[str, Any]:
+    """Return latencies over time, by bucket."""
+    columns = collector.history.columns
+    return {
+        "title": "Performance",
+        "cli": "zbk top",
+        "buckets": BUCKET_LABELS,
+        "series": {
+            name: [
+                {"at_ms": at_ms, "counts": list(counts)} for at_ms, counts in list(columns[name])
+            ]
+            for name in SERIES
+            if name in columns
+        },
+        "totals": {
+            name: msgspec.to_builtins(percentiles(_sums([one for _, one in list(columns[name])])))
+            for name in SERIES
+            if name in columns
+        },
+    }
+
+
+def event_page(collector: Collector, lane: str) -> dict[str, Any]:
+    """Return the events of the last time, the newest first."""
+    found = [one for one in events(collector) if lane in ("", one["lane"])]
+    return {
+        "title": "Events",
+        "cli": "zbk status",
+        "lane": lane[:128],
+        "lanes": sorted({one["lane"] for one in events(collector)}),
+        "events": found,
+        "now_ms": wall_ms(),
+    }
+
+
+def events(collector: Collector) -> list[dict[str, Any]]:
+    """Return the events, the newest first."""
+    return [msgspec.to_builtins(one) for one in reversed(list(collector.history.events))]
+
+
+# ------------------------------------------------------------------ private
+
+
+def _sums(columns: list[tuple[int, ...]]) -> list[int]:
+    return [sum(of) for of in zip(*columns, strict=False)]
+
+
+def _first(ids: Any) -> list[int]:  # noqa: ANN401 - an iterator
+    return [one for one, _ in zip(ids, range(TASK_COUNT_MAX), strict=False)]
+
+
+def _task_row(task: Any, at_work: Any) -> dict[str, Any]:  # noqa: ANN401 - records of the store
+    return {
+        "ledger_id": task.ledger_id,
+        "state": "unrepairable" if task.unrepairable else "working" if at_work else "waiting",
+        "owner": at_work.owner if at_work else "",
+        "copied_count": at_work.copied_count if at_work else 0,
+        "to_copy_count": at_work.to_copy_count if at_work else 0,
+        "bookies": sorted(task.missing),
+        "reported_ms": task.reported_ms,
+        "why": task.unrepairable or task.failure,
+    }
+
+
+def _bookie_rows(collector: Collector) -> list[dict[str, Any]]:
+    facts = collector.facts
+    if facts is None:
+        return []
+    rates = collector.history.rates
+    rows = []
+    for one in facts.bookies:
+        now, info = rates.get(one.bookie_id), one.info
+        state = "silent" if one.silence else "read-only" if one.is_readonly else "writable"
+        if info is not None and info.limbo:
+            state = "limbo"
+        rows.append(
+            {
+                "bookie_id": one.bookie_id,
+                "state": state,
+                "address": one.address,
+                "http": one.http,
+                "version": one.version,
+                "why": one.silence,
+                "ledger_count": info.ledger_count if info else None,
+                "free_size": min(info.free_size, info.journal_free_size) if info else None,
+                "rss_size": info.rss_size if info else None,
+                "rates": now.rates if now else {},
+                "fsync_ms": now.fsync_ms if now else None,
+                "cpu_share": now.cpu_share if now else None,
+            }
+        )
+    rows += [
+        {
+            "bookie_id": bookie_id,
+            "state": "missing",
+            "address": "",
+            "http": "",
+            "version": "",
+            "why": "not registered",
+            "ledger_count": None,
+            "free_size": None,
+            "rss_size": None,
+            "rates": {},
+            "fsync_ms": None,
+            "cpu_share": None,
+        }
+        for bookie_id in facts.missing
+    ]
+    return rows

@@ -1,0 +1,108 @@
+"""The pages about what was configured and stored: options, data sets, logs."""
+
+import os
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+from zbk.config import SECTIONS
+from zbk.config.sources import convert, given_values, variable_of
+from zbk.console.collector import TIMEOUT_S, Collector
+from zbk.errors import ZbkError
+from zbk.health.redaction import known_secrets, redacted
+from zbk.metadata.records.datasets import DataSetStore
+from zbk.metadata.records.logs import LogStore
+from zbk.system.deadline import within
+
+PAGE_SIZE: Final = 50
+
+
+def configuration(tables: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Any]:
+    """Return the options of this process, those that were changed first, without secrets."""
+    secrets = known_secrets(os.environ)
+    rows = []
+    for section, config_type in SECTIONS.items():
+        table = tables.get(section, {})
+        given = given_values(config_type, environment=os.environ, table=table)
+        values, defaults = convert(config_type, given), config_type()
+        for name in config_type.__struct_fields__:
+            variable = variable_of(config_type, name)
+            text = redacted(f"{name}: {getattr(values, name)}", secrets).partition(": ")[2]
+            rows.append(
+                {
+                    "section": section,
+                    "option": name,
+                    "value": text,
+                    "source": variable
+                    if variable in os.environ
+                    else source
+                    if name in table
+                    else "default",
+                    "is_changed": getattr(values, name) != getattr(defaults, name),
+                }
+            )
+    return {
+        "title": "Configuration",
+        "cli": "zbk config show --sources",
+        "options": sorted(rows, key=lambda one: not one["is_changed"]),
+    }
+
+
+def data_sets(collector: Collector, after: str) -> dict[str, Any]:
+    """Return one page of the data sets, after a name."""
+    rows: list[dict[str, Any]] = []
+    with within(TIMEOUT_S):
+        store = DataSetStore(collector.connection().store)
+        names = [one for one in store.list() if one > after]
+        for name in names[:PAGE_SIZE]:
+            try:
+                found, _version = store.read(name)
+            except ZbkError as error:
+                rows.append({"name": name, "why": str(error)})
+                continue
+            last = found.versions[-1] if found.versions else None
+            rows.append(
+                {
+                    "name": name,
+                    "version": last.version if last else None,
+                    "row_count": last.row_count if last else None,
+                    "size": last.size if last else None,
+                    "ledger_count": last.ledger_count if last else None,
+                    "committed_ms": last.committed_ms if last else None,
+                }
+            )
+    return {
+        "title": "Data sets",
+        "cli": "zbk dataset ls",
+        "data_sets": rows,
+        "next": names[PAGE_SIZE - 1] if len(names) > PAGE_SIZE else None,
+    }
+
+
+def logs(collector: Collector, after: str) -> dict[str, Any]:
+    """Return one page of the logs, after a name."""
+    rows: list[dict[str, Any]] = []
+    with within(TIMEOUT_S):
+        store = LogStore(collector.connection().store)
+        names = list(islice((one for one in store.list() if one > after), PAGE_SIZE + 1))
+        for name in names[:PAGE_SIZE]:
+            try:
+                found, _version = store.read(name)
+            except ZbkError as error:
+                rows.append({"name": name, "why": str(error)})
+                continue
+            rows.append(
+                {
+                    "name": name,
+                    "created_ms": found.created_ms,
+                    "ledger_count": len(found.ledger_ids),
+                    "last_ledger_id": found.ledger_ids[-1] if found.ledger_ids else None,
+                    "first_index": found.first_index,
+                }
+            )
+    return {
+        "title": "Logs",
+        "cli": "zbk log ls",
+        "logs": rows,
+        "next": names[PAGE_SIZE - 1] if len(names) > PAGE_SIZE else None,
+    }
