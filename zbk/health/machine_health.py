@@ -23,6 +23,9 @@ FSYNC_MS_MAX: Final = 50.0
 
 STORE_MS_MAX: Final = 100.0
 
+CLOCK_OFFSET_MS_MAX: Final = 1_000
+"""Above this, log lines of two hosts appear in the wrong order to a reader."""
+
 VOLATILE_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
 NETWORK_FILE_SYSTEMS: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs"})
 SLOW_CLOCK_SOURCES: Final = frozenset({"acpi_pm", "hpet", "jiffies", "pit"})
@@ -63,6 +66,7 @@ class LinkFacts(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     error: str = ""
     wire_version: int = 0
+    clock_offset_ms: int | None = None  # ahead of this machine; ``None``: the bookie tells no time
 
 
 class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +101,7 @@ def findings(facts: MachineFacts) -> list[Finding]:
         *(one for port in facts.ports for one in _of_port(port)),
         *_of_metadata(facts),
         *_of_links(facts),
+        *_of_clocks(facts),
     ]
     return sorted(found, key=lambda one: not one.is_problem)
 
@@ -308,3 +313,48 @@ def _of_links(facts: MachineFacts) -> Iterator[Finding]:
             is_problem=False,
             subjects=old,
         )
+
+
+def _of_clocks(facts: MachineFacts) -> Iterator[Finding]:
+    """Yield what is wrong with clocks: with this one, if most bookies differ from it."""
+    known = {
+        one.bookie_id: one.clock_offset_ms for one in facts.links if one.clock_offset_ms is not None
+    }
+    if not known:
+        return
+    common_ms = sorted(known.values())[len(known) // 2] if len(known) > 2 else 0
+    consequence = (
+        "ages of ledgers, the ends of loads, the next checks of the auditor and the times in logs "
+        "are wrong; no acknowledged entry is at risk"
+    )
+    if abs(common_ms) > CLOCK_OFFSET_MS_MAX:
+        yield Finding(
+            kind="clock-off",
+            what=f"this clock is {_apart(-common_ms)} the clocks of most bookies",
+            consequence=consequence,
+            command="`chronyc makestep` here, and a time server that chronyd follows",
+        )
+    else:
+        common_ms = 0
+    wrong = {one: ms - common_ms for one, ms in known.items()}
+    wrong = {one: ms for one, ms in wrong.items() if abs(ms) > CLOCK_OFFSET_MS_MAX}
+    if wrong:
+        bookies = tuple(sorted(wrong, key=lambda one: -abs(wrong[one])))
+        against = "the other bookies" if common_ms else "this machine"
+        yield Finding(
+            kind="bookie-clocks-off",
+            what=f"{counted(len(wrong), 'bookie')} with another time: {named(bookies)} "
+            f"(up to {_apart(wrong[bookies[0]])} {against})",
+            consequence=consequence,
+            command="`chronyc makestep` on their hosts, and a time server that chronyd follows",
+            subjects=bookies,
+        )
+
+
+def _apart(offset_ms: int) -> str:
+    """Return an offset in words.
+
+    >>> _apart(1_500), _apart(-90_000)
+    ('1.5 s ahead of', '90.0 s behind')
+    """
+    return f"{abs(offset_ms) / 1_000:,.1f} s {'ahead of' if offset_ms > 0 else 'behind'}"

@@ -14,6 +14,7 @@ import zbk
 from zbk.config import BookieConfig
 from zbk.config.units import parse_free
 from zbk.errors import InvalidOptionError
+from zbk.health.clock_offsets import clock_offsets_ms
 from zbk.health.cluster_survey import survey_cluster
 from zbk.health.machine_health import (
     DirectoryFacts,
@@ -114,12 +115,14 @@ def _with_cluster(facts: MachineFacts, metadata: str, timeout_s: float) -> Machi
         return msgspec.structs.replace(
             facts, metadata=metadata, metadata_error=str(error), servers=servers
         )
+    offsets_ms = clock_offsets_ms({one.bookie_id: one.http for one in cluster.bookies})
     links = (
         LinkFacts(
             bookie_id=one.bookie_id,
             address=one.address,
             error=one.silence,
             wire_version=one.wire_version,
+            clock_offset_ms=offsets_ms.get(one.bookie_id),
         )
         for one in cluster.bookies
     )

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from zbk.metrics.checks import Check, is_passed, page
 from zbk.metrics.endpoint import Endpoint
+from zbk.system.clock import wall_ms
 
 
 def app_of(endpoint: Endpoint, more_routes: Sequence[BaseRoute] = ()) -> Starlette:
@@ -44,7 +45,7 @@ def routes(endpoint: Endpoint) -> list[Route]:
         return _health("readyz", endpoint.ready_checks(), request)
 
     async def version(_request: Request) -> Response:
-        return JSONResponse(endpoint.version_fields())
+        return JSONResponse(endpoint.version_fields() | {"time_ms": wall_ms()})
 
     return [
         Route("/metrics", metrics),

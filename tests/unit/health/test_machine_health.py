@@ -144,3 +144,46 @@ def test_a_note_is_no_problem(kind: str, facts: MachineFacts) -> None:
 
 def test_a_disk_that_is_full_is_not_low_as_well() -> None:
     assert [one.kind for one in findings(with_directory(free_size=0))] == ["disk-full"]
+
+
+def with_clocks(*offsets_ms: int | None) -> MachineFacts:
+    return machine(
+        links=tuple(
+            LinkFacts(
+                bookie_id=f"b-{number}",
+                address="tcp://h:1",
+                wire_version=VERSION_MAX,
+                clock_offset_ms=offset_ms,
+            )
+            for number, offset_ms in enumerate(offsets_ms)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("offsets_ms", "expected"),
+    [
+        ((), {}),
+        ((None, None), {}),
+        ((0, 999, -1_000), {}),
+        ((0, 5_000, 0), {"bookie-clocks-off": ("b-1",)}),
+        ((None, -5_000, 9_000), {"bookie-clocks-off": ("b-2", "b-1")}),
+        ((-3_000,), {"bookie-clocks-off": ("b-0",)}),
+        ((60_000, 60_100, 59_900, None), {"clock-off": ()}),
+        ((60_000, 60_100, 0), {"clock-off": (), "bookie-clocks-off": ("b-2",)}),
+    ],
+)
+def test_the_clock_that_differs_from_most_is_named(
+    offsets_ms: tuple[int | None, ...], expected: dict[str, tuple[str, ...]]
+) -> None:
+    found = findings(with_clocks(*offsets_ms))
+
+    assert {one.kind: one.subjects for one in found} == expected
+    assert all(one.is_problem and "chronyc" in one.command for one in found)
+
+
+def test_a_clock_is_said_to_be_ahead_or_behind() -> None:
+    this, bookie = findings(with_clocks(60_000, 60_000, -1_500))
+
+    assert this.what == "this clock is 60.0 s behind the clocks of most bookies"
+    assert "61.5 s behind" in bookie.what

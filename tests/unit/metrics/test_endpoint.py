@@ -13,6 +13,7 @@ from zbk.metrics.build import VERSION
 from zbk.metrics.checks import Check
 from zbk.metrics.endpoint import Endpoint
 from zbk.metrics.serving import serving
+from zbk.system.clock import wall_ms
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def test_metrics_and_version_are_served(url: str) -> None:
     assert open_metrics.body.endswith("# EOF\n")
     version = json.loads(ask(f"{url}/version").body)
     assert version["version"] == "1.2.3"
+    assert abs(version["time_ms"] - wall_ms()) < 60_000
     assert ask(f"{url}/").body.split() == ["/metrics", "/livez", "/readyz", "/version"]
     assert ask(f"{url}/nothing").status == 404
 

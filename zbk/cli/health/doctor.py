@@ -34,8 +34,8 @@ def doctor(
     """Check this machine and its way to the cluster.
 
     Versions, limits, clock, memory settings, the directories of a bookie with a short measurement
-    of fsync, its port, the metadata store and the bookies. Each problem is one line with its
-    remedy, and the exit code is then 10. Nothing is changed.
+    of fsync, its port, the metadata store, the bookies and their clocks. Each problem is one line
+    with its remedy, and the exit code is then 10. Nothing is changed.
     """
     from zbk.health.machine_health import findings
     from zbk.health.machine_survey import survey_machine
@@ -103,6 +103,12 @@ def _print_screen(facts: "MachineFacts") -> None:
         screen["bookies"] = f"{reached:,} of {len(facts.links):,} reached, wire version " + (
             ", ".join(map(str, versions)) or "-"
         )
+        offsets = [one.clock_offset_ms for one in facts.links if one.clock_offset_ms is not None]
+        if offsets:
+            screen["bookie clocks"] = (
+                f"{min(offsets):+,} to {max(offsets):+,} ms from this machine's, "
+                f"{len(offsets):,} of {len(facts.links):,} known"
+            )
     for server in facts.servers:
         what = server.error or (
             f"{server.version}, {server.mode}, answers in {server.connect_ms:.1f} ms, "

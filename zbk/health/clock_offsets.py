@@ -1,0 +1,49 @@
+"""The offsets of the clocks of bookies, from the time that they serve at ``/version``.
+
+A bookie that serves no HTTP, or not to this machine, or an older version of zbk, is left out.
+"""
+
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from zbk.health.journal_scrape import BOOKIE_COUNT_MAX, THREAD_COUNT, TIMEOUT_S
+from zbk.system.clock import monotonic_us, wall_ms
+
+PAGE_SIZE_MAX: Final = 4_096
+
+
+class _Version(msgspec.Struct):
+    time_ms: int
+
+
+def clock_offsets_ms(urls: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> dict[str, int]:
+    """Return by how much each clock is ahead of this machine's, by bookie id; negative: behind.
+
+    The error is half the round trip at most. An offset within the error is 0. At most
+    ``BOOKIE_COUNT_MAX`` bookies are asked.
+    """
+    web = {one: url for one, url in urls.items() if url.startswith(("http://", "https://"))}
+    asked = dict(list(web.items())[:BOOKIE_COUNT_MAX])
+    if not asked:
+        return {}
+    with ThreadPoolExecutor(THREAD_COUNT, "zbk-clocks") as threads:
+        offsets = threads.map(lambda url: _offset_ms(url, timeout_s), asked.values())
+        return {one: ms for one, ms in zip(asked, offsets, strict=True) if ms is not None}
+
+
+def _offset_ms(url: str, timeout_s: float) -> int | None:
+    started_us = monotonic_us()
+    with (
+        suppress(OSError, ValueError, msgspec.DecodeError),
+        urllib.request.urlopen(f"{url}/version", timeout=timeout_s) as answer,  # noqa: S310 - checked
+    ):
+        page = answer.read(PAGE_SIZE_MAX)
+        error_ms = (monotonic_us() - started_us) / 2_000
+        offset_ms = msgspec.json.decode(page, type=_Version).time_ms - (wall_ms() - error_ms)
+        return 0 if abs(offset_ms) <= error_ms else round(offset_ms)
+    return None
