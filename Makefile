@@ -80,7 +80,7 @@ bench-peers: $(STAMPS)/peers ## Redis Streams or NATS JetStream under zbk's load
 
 docs: $(STAMPS)/docs ## the handbook: build/handbook/index.html; strict, no request to another host
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
-	@echo "build/handbook/index.html"
+	@echo "build/handbook/index.html; to search in it: $(BIN)/python -m http.server -d build/handbook"
 
 lock: ## choose new versions for requirements/*.txt (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
