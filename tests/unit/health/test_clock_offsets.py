@@ -21,8 +21,9 @@ def told(page: Any, delay_ms: int = 0) -> Iterator[str]:  # noqa: ANN401 - bytes
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             sleep_ms(delay_ms)
-            shifted = lambda: json.dumps({"version": "1", "time_ms": wall_ms() + page}).encode()  # noqa: E731
-            body = page if isinstance(page, bytes) else shifted()
+            body = page
+            if not isinstance(page, bytes):
+                body = json.dumps({"version": "1", "time_ms": wall_ms() + page}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
