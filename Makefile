@@ -26,7 +26,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-zookeeper demo-spark test package check soak soak-mixed chaos scale bench bench-peers docs lock clean
+.PHONY: console-images help demo demo-zookeeper demo-spark test package check soak soak-mixed chaos scale bench bench-peers docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -77,6 +77,9 @@ bench: $(STAMPS)/bench ## how fast it is, beside what the machine gives; under 2
 
 bench-peers: $(STAMPS)/peers ## Redis Streams or NATS JetStream under zbk's load (ARGS='redis --size 1024')
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
+
+console-images: $(STAMPS)/dev ## screenshots of the console's pages in docs/images (needs Chromium)
+	@mkdir -p docs/images && ZBK_CONSOLE_IMAGES=docs/images $(BIN)/python -m pytest -q tests/browser $(ARGS)
 
 docs: $(STAMPS)/docs ## the handbook: build/handbook/index.html; strict, no request to another host
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)

@@ -131,8 +131,10 @@ def area(values: Sequence[float], text: str, height: int = 120) -> Markup:
 
 def heat_map(columns: Sequence[Sequence[int]], labels: Sequence[str], text: str) -> Markup:
     """Return latencies over time: a column for each time, a row for each bucket, slow on top."""
-    first = next((n for n in range(len(labels)) if any(c[n] for c in columns)), 0)
-    last = max((n for n in range(len(labels)) if any(c[n] for c in columns)), default=0)
+    used = [n for n in range(len(labels)) if any(n < len(c) and c[n] for c in columns)]
+    if not used:
+        return _svg(WIDTH, 2, f"no {text}", "", "wide")
+    first, last = used[0], used[-1]
     top = max((count for one in columns for count in one), default=0) or 1
     width = (WIDTH - 70) / max(24, len(columns))
     parts = []
@@ -141,7 +143,7 @@ def heat_map(columns: Sequence[Sequence[int]], labels: Sequence[str], text: str)
             f'<text class="tick" x="0" y="{row * 12 + 10}">{escape(labels[bucket])}</text>'
         )
         for number, counts in enumerate(columns):
-            if counts[bucket]:
+            if bucket < len(counts) and counts[bucket]:
                 opacity = 0.15 + 0.85 * (counts[bucket] / top) ** 0.5
                 parts.append(
                     f'<rect class="heat" x="{70 + number * width:.1f}" y="{row * 12}" '

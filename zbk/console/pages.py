@@ -16,6 +16,8 @@ from zbk.system.deadline import within
 
 PAGE_SIZE: Final = 100
 TASK_COUNT_MAX: Final = 100
+STATES: Final = ("missing", "silent", "limbo", "read-only", "writable")
+"""States of bookies, in the order of the list."""
 
 BUCKET_LABELS: Final = (
     *(
@@ -83,7 +85,7 @@ def bookies(collector: Collector, page: str) -> dict[str, Any]:
     """Return one page of the bookies, those with a problem first."""
     number = int(page) if page.isascii() and page.isdecimal() and len(page) < 6 else 1
     rows = _bookie_rows(collector)
-    rows.sort(key=lambda one: (one["state"] == "writable", one["bookie_id"]))
+    rows.sort(key=lambda one: (STATES.index(one["state"]), one["bookie_id"]))
     page_count = max(1, -(-len(rows) // PAGE_SIZE))
     number = min(max(1, number), page_count)
     shown = rows[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]

@@ -1,0 +1,70 @@
+"""Figures are well-formed, escape what they show, and draw what the data say."""
+
+from xml.etree import ElementTree as ET
+
+from zbk.console import figures
+
+NAME = '<b>&"'
+FRAGMENTS = [
+    {"first_entry_id": 0, "last_entry_id": 99, "bookies": ["a", "b"]},
+    {"first_entry_id": 100, "last_entry_id": None, "bookies": ["a", NAME]},
+]
+BOOKIES = [
+    {"bookie_id": "a", "is_registered": True},
+    {"bookie_id": "b", "is_registered": False},
+    {"bookie_id": NAME, "is_registered": True},
+]
+
+
+def drawn(figure: object, kind: str) -> list[ET.Element]:
+    root = ET.fromstring(str(figure))  # noqa: S314 - our own
+    assert root.get("aria-label")
+    return [one for one in root.iter() if (one.get("class") or "").startswith(kind)]
+
+
+def test_a_map_has_a_block_for_each_bookie_of_each_fragment() -> None:
+    blocks = drawn(figures.fragment_map(FRAGMENTS, BOOKIES), "block")
+    assert len(blocks) == 4
+    assert [one.get("class") for one in blocks].count("block lost") == 1
+    xs = [float(one.get("x") or 0) for one in blocks]
+    assert xs[0] == xs[2]  # the same fragment, on two bookies
+    assert xs[1] == xs[3] > xs[0]
+
+
+def test_a_map_of_many_fragments_is_bounded() -> None:
+    many = [{"first_entry_id": n, "last_entry_id": n, "bookies": ["a"]} for n in range(10_000)]
+    assert len(drawn(figures.fragment_map(many, BOOKIES), "block")) == figures.BLOCK_COUNT_MAX
+
+
+def test_the_gap_is_what_is_stored_and_not_synced() -> None:
+    rows = [
+        {"bookie_id": "a", "last_add_synced": 49, "lac": 98, "last_entry_id": 99},
+        {"bookie_id": "b", "last_add_synced": None, "lac": None, "last_entry_id": None},
+    ]
+    figure = figures.gap(rows)
+    synced, stored = drawn(figure, "block"), drawn(figure, "atrisk")
+    assert len(synced) == len(stored) == 1
+    assert float(synced[0].get("width") or 0) * 2 == float(stored[0].get("width") or 0)
+    assert "50 at risk" in figure
+
+
+def test_a_heat_map_has_a_cell_for_each_bucket_with_answers() -> None:
+    cells = drawn(figures.heat_map([[0, 4, 0], [1, 0, 0]], ["1 ms", "2 ms", "more"], "t"), "heat")
+    assert [one.get("fill-opacity") for one in cells] == ["1.00", "0.57"]
+
+
+def test_a_timeline_has_a_mark_for_each_event() -> None:
+    events = [
+        {"at_ms": at, "lane": NAME, "kind": kind, "text": NAME}
+        for at, kind in ((0, "lost"), (10, "joined"))
+    ]
+    figure = figures.timeline(events, 0, 10)
+    assert [len(drawn(figure, kind)) for kind in ("bad", "good")] == [1, 1]
+
+
+def test_figures_without_data_are_empty() -> None:
+    for figure in (
+        figures.fragment_map([], []), figures.gap([]), figures.heat_map([], [], "t"),
+        figures.timeline([], 0, 0), figures.area([], "t"), figures.spark([]), figures.bar(9, "t"),
+    ):  # fmt: skip
+        assert ET.fromstring(str(figure)).get("aria-label")  # noqa: S314 - our own

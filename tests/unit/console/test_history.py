@@ -1,0 +1,63 @@
+"""The rings are bounded, and events are what changed between two samples."""
+
+from zbk.console import history
+from zbk.console.history import History, events_between
+from zbk.console.metric_page import histograms_in, increase, percentiles
+from zbk.health.cluster_rates import BookieSample, ClusterSample
+
+
+def sample(at_s: int, *ids: str, readonly: str = "", lacking: int = 0) -> ClusterSample:
+    return ClusterSample(
+        at_us=at_s * 1_000_000,
+        bookies=tuple(BookieSample(bookie_id=one, is_readonly=one == readonly) for one in ids),
+        underreplicated_count=lacking,
+    )
+
+
+def kinds(before: ClusterSample, after: ClusterSample) -> list[tuple[str, str]]:
+    return [(one.lane, one.kind) for one in events_between(before, after, 0)]
+
+
+def test_bookies_that_come_go_and_become_read_only_are_events() -> None:
+    assert kinds(sample(0, "a", "b"), sample(1, "b", "c", readonly="b")) == [
+        ("a", "lost"),
+        ("c", "joined"),
+        ("b", "read-only"),
+    ]
+    assert kinds(sample(0, "a"), sample(1, "a")) == []
+
+
+def test_a_repair_begins_and_ends() -> None:
+    assert kinds(sample(0, lacking=0), sample(1, lacking=3)) == [("repair", "repair began")]
+    assert kinds(sample(0, lacking=3), sample(1, lacking=2)) == []
+    assert kinds(sample(0, lacking=2), sample(1, lacking=0)) == [("repair", "repair ended")]
+
+
+def test_the_rings_are_bounded() -> None:
+    ring = History()
+    for number in range(1_000):
+        ids = ("a",) if number % 2 else ("b",)
+        ring.add(sample(number, "x", *ids), sample(number + 1, "x"), number)
+        ring.add_column("read", number, (1,))
+    assert len(ring.points) == history.POINT_COUNT_MAX
+    assert len(ring.events) == history.EVENT_COUNT_MAX
+    assert len(ring.columns["read"]) == history.COLUMN_COUNT_MAX
+    assert len(ring.spark("x")) == history.SPARK_COUNT_MAX
+    assert ring.spark("a") == []
+
+
+def test_histograms_of_several_directories_are_summed_and_garbage_is_none() -> None:
+    page = "".join(
+        f'zbk_journal_fsync_seconds_bucket{{directory="/{name}",le="{bound}"}} {count}.0\n'
+        for name in "ab"
+        for bound, count in (("0.001", 2), ("0.0025", 5), ("+Inf", 5))
+    )
+    assert histograms_in(page) == {("zbk_journal_fsync_seconds", ""): (4, 6, 0)}
+    assert histograms_in("<html>") == {}
+    assert percentiles(()).p99_ms is None
+
+
+def test_the_counts_of_a_bookie_that_restarted_are_all_new() -> None:
+    assert increase((1, 5), (2, 6)) == (1, 1)
+    assert increase((1, 5), (1, 0)) == (1, 0)
+    assert increase((), (3, 4)) == (3, 4)
