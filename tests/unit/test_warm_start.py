@@ -24,6 +24,15 @@ if "wait" in sys.argv:
 sys.exit(7)
 """
 
+ENDING = """
+import atexit, sys, zmq
+context = zmq.Context()
+sockets = [context.socket(zmq.PAIR) for _ in range(100)]
+atexit.register(lambda: [one.get(zmq.EVENTS) for one in sockets] and context.destroy(0))
+print("printed", flush=True)
+sys.exit(0)
+"""
+
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
@@ -92,3 +101,19 @@ def test_other_limits_make_it_cold(command: list[str], tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert process.returncode == 7
+
+
+def test_at_its_end_it_closes_no_file_but_its_own(tmp_path: Path) -> None:
+    """The starter's sockets have numbers that are files of this process.
+
+    When their objects closed them at the end, zmq found its signaler gone and aborted.
+    """
+    (tmp_path / "probe.py").write_text(ENDING)
+    command = [sys.executable, "-m", "probe"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert is_warm(process)
+        said = process.communicate(timeout=60)
+
+    assert (*said, process.returncode) == ("printed\n", "", 0)
