@@ -202,6 +202,7 @@ def test_a_frozen_bookie_does_not_stop_the_others(
 def test_reads_go_on_at_the_other_replicas(client: zbk.Client, cluster: LocalCluster) -> None:
     with client.create_ledger() as ledger:
         ledger.append_many([ENTRY % n for n in range(3_000)]).result(20)
+        wait_until(lambda: not ledger.unanswered_size, what="the copies beyond the quorum")
     cluster.kill(0)
     cluster.kill(2)
 

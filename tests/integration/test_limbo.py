@@ -48,14 +48,20 @@ def left_open(
     """Return a ledger of all payloads whose writer is gone."""
     with connect(cluster) as client:
         ledger = client.create_ledger(ledger_type=ledger_type)
-        ledger.append_many(PAYLOADS).result(30)
+        append_to_all(ledger)
         return ledger.ledger_id
 
 
 def closed(client: zbk.Client) -> int:
     with client.create_ledger() as ledger:
-        ledger.append_many(PAYLOADS).result(30)
+        append_to_all(ledger)
     return ledger.ledger_id
+
+
+def append_to_all(ledger: zbk.LedgerWriter) -> None:
+    """Append all payloads, and wait for the bookies beyond the quorum, too."""
+    ledger.append_many(PAYLOADS).result(30)
+    wait_until(lambda: not ledger.unanswered_size, 30, "the copies beyond the quorum")
 
 
 def holdings(cluster: LocalCluster, index: int, ledger_id: int) -> LedgerInfo:
