@@ -43,7 +43,7 @@ demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, th
 	@$(BIN)/python -m zbk demo spark $(ARGS)
 
 test: $(STAMPS)/dev ## all tests but the soak; eight minutes on two cores
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
 
 package: $(STAMPS)/dev ## wheel and sdist in dist/; install them under every Python found, run the Dockerfile's commands
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/python -m hatchling build -d dist
