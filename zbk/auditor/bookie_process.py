@@ -11,7 +11,7 @@ from zbk.config import AutorecoveryConfig, BookieConfig
 from zbk.config.http_address import host_of, http_port_of
 from zbk.metadata.values import BookieRegistration
 from zbk.metrics.endpoint import Endpoint
-from zbk.metrics.serving import serving
+from zbk.metrics.serving import MoreRoutes, serving
 from zbk.system.files import FileSystem
 from zbk.version import __version__
 
@@ -23,12 +23,13 @@ def run_bookie(
     is_wiped_on_purpose: bool = False,
     autorecovery: AutorecoveryConfig | None = None,
     files: FileSystem | None = None,
+    more_routes: MoreRoutes | None = None,
 ) -> int:
     """Serve in this process until SIGTERM or SIGINT, as ``bookie_process.run_bookie``.
 
     A bookie that may have lost entries checks its ledgers against its peers meanwhile. With
     ``autorecovery`` the process also audits and repairs: autorecovery ends with the bookie, but the
-    bookie does not end with autorecovery.
+    bookie does not end with autorecovery. ``more_routes`` as in ``serving``.
     """
 
     def begin_recheck(bookie: Bookie, bookie_id: str) -> None:
@@ -61,7 +62,9 @@ def run_bookie(
             beside.start()
 
     public_host = host_of(config.advertise or config.listen)
-    with serving(endpoint, config.http, http_port_of(config.listen), public_host) as http:
+    with serving(
+        endpoint, config.http, http_port_of(config.listen), public_host, more_routes
+    ) as http:
         return bookie_process.run_bookie(
             config,
             on_ready=on_ready,

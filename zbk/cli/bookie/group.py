@@ -1,10 +1,12 @@
 """``zbk bookie``: create and run one bookie, list and inspect all of them."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zbk.cli.admin_options import AdminApi, admin_options
 from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_options import (
     config_options,
@@ -63,9 +65,12 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     is_flag=True,
     help="Also audit and repair in this process, as `zbk autorecovery run` does.",
 )
+@admin_options
 def run(
     wiped_on_purpose: bool,
     autorecovery: bool,
+    allow_actions: bool,
+    token_file: Path | None,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
@@ -77,6 +82,7 @@ def run(
     bookie starts only with --wiped-on-purpose, and denies no entry of a ledger until it has checked
     the ledger against its peers.
     """
+    from zbk.admin.cluster import Cluster
     from zbk.auditor.bookie_process import run_bookie
 
     config = start_server(BookieConfig, options)
@@ -84,14 +90,24 @@ def run(
     if autorecovery:
         own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
         beside = offline_config(AutorecoveryConfig, own_cluster)
-    sys.exit(
-        run_bookie(
+    cluster = Cluster(config.metadata)
+    admin = AdminApi(cluster, config.http, has_actions=allow_actions, token_file=token_file)
+
+    def on_ready(registration: "BookieRegistration") -> None:
+        cluster.bookie_id = registration.bookie_id
+        _log_ready(registration)
+
+    try:
+        code = run_bookie(
             config,
-            on_ready=_log_ready,
+            on_ready=on_ready,
             is_wiped_on_purpose=wiped_on_purpose,
             autorecovery=beside,
+            more_routes=admin.routes,
         )
-    )
+    finally:
+        cluster.close()
+    sys.exit(code)
 
 
 @command("ls", ("zbk bookie ls", "for people"), ("zbk bookie ls -o json", "one object per line"))

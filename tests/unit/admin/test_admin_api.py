@@ -1,0 +1,322 @@
+"""The admin API against a client and a metadata store in memory, over real HTTP."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from tests.support.fake_client import BOOKIES, FakeClient
+from tests.support.http import Answer, ask
+from tests.support.memory_store import MemoryStore, MemoryTree
+from zbk.admin.access import Access, read_token
+from zbk.admin.cluster import Cluster
+from zbk.admin.openapi import PATH, document
+from zbk.admin.operation import Operation
+from zbk.admin.operations import OPERATIONS
+from zbk.admin.routes import admin_routes
+from zbk.cli.main import cli
+from zbk.client.api import Client
+from zbk.errors import (
+    BadVersionError,
+    CorruptRecordError,
+    InvalidOptionError,
+    MetadataUnavailableError,
+    RequestTimeoutError,
+    UnauthorizedError,
+    ZbkError,
+)
+from zbk.http import serve
+from zbk.metadata.records.instance import initialise
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
+from zbk.protocol.repair.underreplicated import MissingReason
+
+TOKEN = "0123456789abcdef"
+
+
+class Api:
+    """A served API, and what it operates."""
+
+    def __init__(self) -> None:
+        self.client = FakeClient()
+        self.store = MemoryStore(MemoryTree())
+        initialise(self.store)
+        self.cluster = Cluster(
+            "memory://",
+            connect=lambda _address: cast("Client", self.client),
+            open_store=lambda _address: self.store,
+        )
+        self.cluster.bookie_id = BOOKIES[0]
+        self.url = ""
+
+    def get(self, path: str, **parameters: object) -> Any:  # noqa: ANN401 - JSON
+        answer = self.ask("GET", path, **parameters)
+        assert answer.status == 200, answer.body
+        return json.loads(answer.body)
+
+    def ask(self, method: str, path: str, **parameters: object) -> Answer:
+        query = "&".join(f"{name}={value}" for name, value in parameters.items())
+        return ask(f"{self.url}{path}?{query}" if query else f"{self.url}{path}", method)
+
+
+def serving(access: Access) -> Iterator[Api]:
+    api = Api()
+    server = serve(Starlette(routes=admin_routes(api.cluster, access)), "127.0.0.1:0")
+    api.url = server.url
+    yield api
+    server.close()
+    api.store.close()
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    yield from serving(Access(is_loopback=True, has_actions=True))
+
+
+@pytest.fixture
+def reading() -> Iterator[Api]:
+    yield from serving(Access(is_loopback=True))
+
+
+# ------------------------------------------------------------------ the document
+
+
+def test_the_document_has_the_routes_that_are_mounted(api: Api) -> None:
+    served = api.get(PATH)
+    assert served == json.loads(json.dumps(document()))
+    mounted = {
+        one.path for one in admin_routes(api.cluster, Access(is_loopback=True))
+        if isinstance(one, Route)
+    }  # fmt: skip
+    assert mounted - {PATH, "/heartbeat", "/api/{rest:path}"} == set(served["paths"])
+    for path, methods in served["paths"].items():
+        allowed = ask(f"{api.url}{path}", "PATCH")
+        assert allowed.status == 405
+        assert allowed.headers["allow"].lower().split(", ") == list(methods)
+    names = [one["operationId"] for path in served["paths"].values() for one in path.values()]
+    assert len(names) == len(set(names)) == len(OPERATIONS)
+
+
+SAMPLES: dict[str, object] = {
+    "ledger_id": 0,
+    "enabled": "true",
+    "delay_seconds": 5,
+    "level": "info",
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+def test_every_answer_is_as_the_document_describes_it(
+    api: Api, operation: Operation, tmp_path: Path
+) -> None:
+    api.client.add_ledger([b"one", b"two"])
+    api.client.close_ledger(0)
+    if operation.name == "cluster_status":
+        api.cluster.metadata = f"sqlite://{tmp_path}/metadata.db"
+        store = open_store(api.cluster.metadata)
+        initialise(store)
+        store.close()
+    required = {one.name: SAMPLES[one.name] for one in operation.parameters if one.is_required}
+    before = logging.getLogger("zbk").level
+    answer = api.ask(operation.method, operation.path, **required)
+    logging.getLogger("zbk").setLevel(before)
+    assert answer.status == 200, answer.body
+    described = document()["paths"][operation.path][operation.method.lower()]
+    schema = described["responses"]["200"]["content"]["application/json"]["schema"]
+    check(json.loads(answer.body), schema)
+
+
+def check(value: object, schema: dict[str, Any]) -> None:
+    """Check a value against the part of JSON Schema that the document uses."""
+    if "anyOf" in schema:
+        kinds = {None: "null"}.get(cast("None", value), "object")
+        check(value, next(one for one in schema["anyOf"] if one["type"] == kinds))
+        return
+    wanted = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    types: dict[type, set[str]] = {
+        bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, str: {"string"},
+        dict: {"object"}, list: {"array"}, type(None): {"null"},
+    }  # fmt: skip
+    assert types[type(value)] & set(wanted), (value, schema)
+    if isinstance(value, list):
+        for one in value:
+            check(one, schema["items"])
+    elif isinstance(value, dict):
+        assert set(schema.get("required", ())) <= value.keys()
+        for name, one in value.items():
+            if name in schema.get("properties", {}):
+                check(one, schema["properties"][name])
+            elif "additionalProperties" in schema:
+                check(one, schema["additionalProperties"])
+
+
+# ------------------------------------------------------------------ access
+
+
+def test_actions_need_to_be_allowed(reading: Api) -> None:
+    reading.client.add_ledger([b"one"])
+    for one in OPERATIONS:
+        if one.is_action:
+            refused = reading.ask(one.method, one.path, ledger_id=0)
+            assert refused.status == 403
+            assert "--allow-actions" in refused.body
+    assert list(reading.client.list_ledgers()) == [0]
+    assert reading.get("/api/v1/ledger/list") == {"0": None}
+
+
+def test_a_token_is_required_where_there_is_one() -> None:
+    for api in serving(Access(is_loopback=False, token=TOKEN, has_actions=True)):
+        for path in ("/api/v1/ledger/list", PATH):
+            for wrong in ("", "Bearer ", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xff"):
+                assert ask(api.url + path, headers={"Authorization": wrong}).status == 401
+            assert ask(api.url + path, headers={"Authorization": f"Bearer {TOKEN}"}).status == 200
+        assert ask(f"{api.url}/heartbeat").body == "OK\n"
+
+
+def test_beyond_loopback_nothing_is_served_without_a_token() -> None:
+    for api in serving(Access(is_loopback=False, has_actions=True)):
+        answer = ask(f"{api.url}/api/v1/ledger/list", headers={"Authorization": "Bearer "})
+        assert answer.status == 403
+        assert "--http-token-file" in answer.body
+
+
+def test_a_token_file_has_one_long_word(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert read_token(file) == TOKEN
+    assert TOKEN not in repr(Access(is_loopback=True, token=TOKEN))
+    for text in ("", "short", "two words of a token", "ä" * 20, "a" * 2_000):
+        file.write_text(text)
+        with pytest.raises(InvalidOptionError, match="token file"):
+            read_token(file)
+    with pytest.raises(InvalidOptionError, match="cannot be read"):
+        read_token(tmp_path)
+
+
+def test_actions_without_an_address_are_refused(tmp_path: Path) -> None:
+    arguments = ["--journal-dir", "j", "--ledger-dir", "l", "--metadata", f"sqlite://{tmp_path}/m"]
+    command = ["bookie", "run", *arguments, "--http", "off", "--allow-actions"]
+    failed = CliRunner().invoke(cli, command)
+    assert failed.exit_code != 0
+    assert "needs an address" in str(failed.exception) + failed.output
+
+
+# ------------------------------------------------------------------ parameters and errors
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "ledger_id=",
+        "ledger_id=-1",
+        "ledger_id=9223372036854775808",
+        "ledger_id=" + "9" * 5_000,
+        "ledger_id=0x1",
+        "ledger_id=%D9%A1",
+        "ledger_id=../../etc/passwd",
+        "ledger_id=0;reboot",
+        "ledger_id=0&ledger_id=1",
+        "ledger_id=0&more=1",
+    ],
+)
+def test_a_wrong_parameter_is_an_error(api: Api, query: str) -> None:
+    api.client.add_ledger([b"one"])
+    answer = ask(f"{api.url}/api/v1/ledger/metadata?{query}")
+    assert answer.status == 400
+    assert json.loads(answer.body)["code"] == InvalidOptionError.code
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b"[" * 9_000, b'{"a": 1}', b" " * 20_000, b"\xff"])
+def test_a_wrong_body_is_an_error(api: Api, body: bytes) -> None:
+    path = "/api/v1/autorecovery/lost_bookie_recovery_delay"
+    assert ask(api.url + path, "PUT", body=body).status == 400
+
+
+def test_an_action_takes_its_parameters_in_the_body_too(api: Api) -> None:
+    path = "/api/v1/autorecovery/lost_bookie_recovery_delay"
+    assert api.get(path) == {"delay_seconds": None}
+    assert ask(api.url + path, "PUT", body=b'{"delay_seconds": 90}').status == 200
+    assert api.get(path) == {"delay_seconds": 90}
+    assert ask(api.url + path, "PUT", body=b'{"delay_seconds": true}').status == 400
+    assert api.ask("PUT", path, delay_seconds=604_801).status == 400
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MetadataUnavailableError("memory://", "no answer"), 503),
+        (RequestTimeoutError("b", 5), 504),
+        (UnauthorizedError(0), 403),
+        (BadVersionError("/a", "changed"), 409),
+        (CorruptRecordError("/a", 0, "damaged"), 500),
+    ],
+)
+def test_an_error_has_its_status_and_its_code(api: Api, error: ZbkError, status: int) -> None:
+    api.client.failure = error
+    answer = api.ask("GET", "/api/v1/ledger/metadata", ledger_id=0)
+    assert answer.status == status
+    assert json.loads(answer.body) == {"code": error.code, "error": str(error)}
+
+
+def test_what_is_not_there_is_404(api: Api) -> None:
+    assert api.ask("GET", "/api/v1/ledger/metadata", ledger_id=5).status == 404
+    for path in ("/api/v1/nothing", "/api/v1/ledger/list/more", "/api/"):
+        assert api.ask("GET", path).status == 404
+
+
+def test_a_process_without_a_bookie_asks_for_the_id(api: Api) -> None:
+    api.cluster.bookie_id = ""
+    assert api.ask("GET", "/api/v1/bookie/state").status == 400
+    assert api.get("/api/v1/bookie/state", bookie_id=BOOKIES[1])["running"] is True
+
+
+# ------------------------------------------------------------------ what operations do
+
+
+def test_ledgers_are_listed_shown_read_and_deleted(api: Api) -> None:
+    for number in range(101):
+        api.client.add_ledger([b"one", b"\xff", str(number).encode()])
+        api.client.close_ledger(number)
+    assert len(api.get("/api/v1/ledger/list")) == 101
+    assert list(api.get("/api/v1/ledger/list", page=2)) == ["100"]
+    shown = api.get("/api/v1/ledger/list", page=2, print_metadata="true")["100"]
+    assert (shown["state"], shown["lastEntryId"], shown["closed"]) == ("CLOSED", 2, True)
+    assert not re.search("password|key|token", json.dumps(shown), re.IGNORECASE)
+    read = api.get("/api/v1/ledger/read", ledger_id=7)
+    assert read == {"0": "one", "1": "\ufffd", "2": "7"}
+    assert list(api.get("/api/v1/ledger/read", ledger_id=7, start_entry_id=2)) == ["2"]
+    assert api.ask("DELETE", "/api/v1/ledger/delete", ledger_id=7).status == 200
+    assert api.ask("GET", "/api/v1/ledger/metadata", ledger_id=7).status == 404
+
+
+def test_bookies_are_listed_by_state(api: Api) -> None:
+    path = "/api/v1/bookie/list_bookies"
+    assert api.get(path) == {BOOKIES[0]: None, BOOKIES[1]: None}
+    assert api.get(path, type="ro", print_hostnames="true") == {BOOKIES[2]: "127.0.0.1"}
+    assert api.ask("GET", path, type="all").status == 400
+
+
+def test_autorecovery_is_switched_and_its_tasks_are_listed(api: Api) -> None:
+    path = "/api/v1/autorecovery/status"
+    assert api.get(path) == {"enabled": True}
+    assert api.ask("PUT", path, enabled="false").status == 200
+    assert api.get(path) == {"enabled": False}
+    tasks = UnderreplicationStore(api.store)
+    tasks.report(4, ["b-1"], MissingReason.NOT_WRITTEN)
+    tasks.report(5, ["b-2"], MissingReason.NOT_WRITTEN)
+
+    def listed(**which: str) -> Any:  # noqa: ANN401 - JSON
+        return api.get("/api/v1/autorecovery/list_under_replicated_ledger", **which)
+
+    assert listed() == [4, 5]
+    assert listed(missingreplica="b-1") == [4]
+    assert listed(excludingmissingreplica="b-1") == [5]
+    assert listed(missingreplica="../b-1") == []

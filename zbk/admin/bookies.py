@@ -1,0 +1,108 @@
+"""Operations on bookies. Without ``bookie_id`` they are about the bookie of this process."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from zbk.admin.cluster import Cluster
+from zbk.admin.operation import Arguments
+from zbk.config.http_address import host_of
+from zbk.errors import InvalidOptionError, UnavailableError
+
+if TYPE_CHECKING:
+    from zbk.wire.messages import BookieInfo
+
+
+def list_bookies(cluster: Cluster, given: Arguments) -> dict[str, str | None]:
+    """Return the bookies that accept entries, or those that are read-only."""
+    is_readonly = given["type"] == "ro"
+    return {
+        one.bookie_id: host_of(one.address) if given["print_hostnames"] else None
+        for one in cluster.client.list_bookies()
+        if one.is_readonly == is_readonly
+    }
+
+
+def list_bookie_info(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
+    """Return the free space of each bookie that answers; null for one that does not."""
+    found: dict[str, Any] = {}
+    for one in cluster.client.list_bookies():
+        try:
+            found[one.bookie_id] = {
+                "freeSpace": cluster.client.bookie_info(one.bookie_id).free_size
+            }
+        except UnavailableError:
+            found[one.bookie_id] = None
+    return found
+
+
+def bookie_info(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Return what a bookie reports about itself, and the free space of its ledger directory."""
+    info = _info(cluster, given)
+    shown = msgspec.structs.asdict(info)
+    del shown["request_id"]
+    return {"freeSpace": info.free_size, **shown}
+
+
+def bookie_state(cluster: Cluster, given: Arguments) -> dict[str, bool]:
+    """Return the state of a bookie."""
+    info = _info(cluster, given)
+    return {
+        "running": True,
+        "readOnly": info.is_readonly,
+        "shuttingDown": False,
+        "availableForHighPriorityWrites": not info.is_readonly or info.has_reserve,
+    }
+
+
+def bookie_is_ready(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Return whether a bookie answers; 503 if it does not."""
+    return {"bookie_id": _info(cluster, given).bookie_id}
+
+
+def last_log_mark(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Return the position up to which a bookie's journal is no longer needed."""
+    info = _info(cluster, given)
+    return {"LastLogMark": info.last_log_mark, "JournalPosition": info.journal_position}
+
+
+def gc_details(cluster: Cluster, given: Arguments) -> dict[str, int]:
+    """Return what garbage collection has done since the bookie started."""
+    shown = msgspec.structs.asdict(_info(cluster, given))
+    names = ("gc_", "entry_log_", "dead_", "compact", "minor_win", "major_win")
+    return {name: value for name, value in shown.items() if name.startswith(names)}
+
+
+def collect_garbage(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Make a bookie drop deleted ledgers, and return what it did."""
+    bookie_id = _bookie_id(cluster, given)
+    done = cluster.client.collect_garbage(bookie_id, compaction=given["compaction"], timeout=60.0)
+    return _without_id(msgspec.structs.asdict(done))
+
+
+def scrub_status(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Return the progress of a bookie's scrubber."""
+    found = cluster.client.scrub(_bookie_id(cluster, given), is_pass_wanted=False)
+    return _without_id(msgspec.structs.asdict(found))
+
+
+def scrub_bookie(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Make a bookie begin to read all its files for damage."""
+    return _without_id(msgspec.structs.asdict(cluster.client.scrub(_bookie_id(cluster, given))))
+
+
+def _info(cluster: Cluster, given: Arguments) -> "BookieInfo":
+    return cluster.client.bookie_info(_bookie_id(cluster, given))
+
+
+def _bookie_id(cluster: Cluster, given: Arguments) -> str:
+    found: str = given["bookie_id"] or cluster.bookie_id
+    if not found:
+        raise InvalidOptionError(
+            "bookie_id", "", "is required in a process without a bookie, or before it has started"
+        )
+    return found
+
+
+def _without_id(shown: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in shown.items() if name != "request_id"}

@@ -1,0 +1,56 @@
+"""The OpenAPI document of the admin API, made from the table of operations."""
+
+from typing import Any, Final
+
+from zbk.admin.operation import Operation, Parameter
+from zbk.admin.operations import OPERATIONS
+from zbk.version import __version__
+
+PATH: Final = "/api/v1/openapi.json"
+
+ERROR: Final = {
+    "type": "object",
+    "properties": {"code": {"type": "integer"}, "error": {"type": "string"}},
+    "required": ["code", "error"],
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the document."""
+    paths: dict[str, Any] = {}
+    for one in OPERATIONS:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "zbk admin API", "version": __version__},
+        "paths": paths,
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(one: Operation) -> dict[str, Any]:
+    return {
+        "operationId": one.name,
+        "summary": one.summary,
+        "parameters": [_parameter(parameter) for parameter in one.parameters],
+        "responses": {
+            "200": {"description": "Done.", "content": _json(dict(one.answer))},
+            "default": {"description": "An error of zbk.", "content": _json(ERROR)},
+        },
+        "x-zbk-is-action": one.is_action,
+    }
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "in": "query",
+        "required": one.is_required,
+        "description": one.help,
+        "schema": one.schema(),
+    }
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

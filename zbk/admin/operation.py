@@ -1,0 +1,124 @@
+"""One operation of the admin API, and the check of its parameters.
+
+Parameters come in the query. An operation that changes something also takes them as a JSON object
+in the body, as BookKeeper's do. A parameter is a number, a truth value or a short text. No
+operation makes a path or a command of one: names are looked up in the metadata store, which checks
+their form.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from zbk.admin.cluster import Cluster
+from zbk.errors import InvalidOptionError
+
+TEXT_SIZE_MAX: Final = 256
+
+Arguments: TypeAlias = Mapping[str, Any]
+Method: TypeAlias = Literal["GET", "PUT", "DELETE"]
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter. One without a default is required; ``None`` is a default, too."""
+
+    name: str
+    kind: Literal["integer", "boolean", "string"]
+    help: str
+    default: Any = msgspec.UNSET
+    low: int = 0
+    high: int = 2**63 - 1
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether a request must have it."""
+        return self.default is msgspec.UNSET
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of its values."""
+        made: dict[str, Any] = {"type": self.kind}
+        if self.kind == "integer":
+            made |= {"minimum": self.low, "maximum": self.high}
+        elif self.choices:
+            made |= {"enum": list(self.choices)}
+        elif self.kind == "string":
+            made |= {"maxLength": TEXT_SIZE_MAX}
+        return made if self.default in (None, msgspec.UNSET) else made | {"default": self.default}
+
+    def parse(self, value: object) -> object:
+        """Return the value of a text of a query, or of a JSON value.
+
+        Raises:
+            InvalidOptionError: it is not one of this parameter.
+        """
+        match self.kind:
+            case "integer":
+                return self._integer(value)
+            case "boolean":
+                if value in (True, False) and isinstance(value, bool):
+                    return value
+                if value in ("true", "false"):
+                    return value == "true"
+                raise self._wrong(value, "must be true or false")
+        if not isinstance(value, str) or len(value) > TEXT_SIZE_MAX:
+            raise self._wrong(value, f"must be a text of at most {TEXT_SIZE_MAX} characters")
+        if self.choices and value not in self.choices:
+            raise self._wrong(value, f"must be one of {', '.join(self.choices)}")
+        return value
+
+    def _integer(self, value: object) -> int:
+        is_text = isinstance(value, str) and value.isascii() and value.isdigit()
+        if is_text or (isinstance(value, int) and not isinstance(value, bool)):
+            text = str(value)
+            if len(text) <= len(str(self.high)) and self.low <= int(text) <= self.high:
+                return int(text)
+        raise self._wrong(value, f"must be a whole number from {self.low} to {self.high}")
+
+    def _wrong(self, value: object, reason: str) -> InvalidOptionError:
+        return InvalidOptionError(self.name, str(value)[:TEXT_SIZE_MAX], reason)
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """An operation. ``answer`` is the JSON schema of what ``run`` returns."""
+
+    method: Method
+    path: str
+    summary: str
+    run: Callable[[Cluster, Arguments], object]
+    answer: Mapping[str, Any]
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def is_action(self) -> bool:
+        """Return whether it changes something."""
+        return self.method != "GET"
+
+    @property
+    def name(self) -> str:
+        """Return the name of its function, which is unique."""
+        return self.run.__name__
+
+    def arguments(self, given: Mapping[str, object]) -> dict[str, Any]:
+        """Return the checked parameters of a request, with defaults.
+
+        Raises:
+            InvalidOptionError: one is unknown, missing or wrong.
+        """
+        known = {one.name: one for one in self.parameters}
+        for name in given:
+            if name not in known:
+                names = ", ".join(known) or "none"
+                raise InvalidOptionError(
+                    name[:TEXT_SIZE_MAX], "", f"is no parameter; known: {names}"
+                )
+        found = {}
+        for name, parameter in known.items():
+            if name in given:
+                found[name] = parameter.parse(given[name])
+            elif parameter.is_required:
+                raise InvalidOptionError(name, "", f"is required: {parameter.help}")
+            else:
+                found[name] = parameter.default
+        return found

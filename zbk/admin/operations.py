@@ -1,0 +1,189 @@
+"""The table of the operations of the admin API.
+
+Paths, parameters and the keys of answers are BookKeeper's where it has the operation. There are
+three differences: an answer that BookKeeper gives as a sentence is a JSON object here; an empty
+list is a list and not an error; an error has a status of its kind, and not 404 in all cases. What
+zbk adds is below ``/api/v1/zbk``, or has names in snake case.
+
+Source: BookKeeper's ``HttpRouter`` and its ``http.service`` classes.
+"""
+
+from typing import Any, Final
+
+from zbk.admin import bookies, ledgers, process, recovery
+from zbk.admin.operation import Operation, Parameter
+
+_LEDGER_ID = Parameter("ledger_id", "integer", "Id of the ledger.")
+_BOOKIE_ID = Parameter("bookie_id", "string", "Id of the bookie; that of this process.", "")
+
+_NUMBER: Final = {"type": "integer"}
+_TEXT: Final = {"type": "string"}
+_FLAG: Final = {"type": "boolean"}
+_MAYBE_TEXT: Final = {"type": ["string", "null"]}
+_MAYBE_NUMBER: Final = {"type": ["number", "null"]}
+_ANY_OBJECT: Final = {"type": "object"}
+
+
+def _fields(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON schemas
+    return {"type": "object", "properties": fields, "required": list(fields)}
+
+
+def _map(values: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+_LEDGER: Final = _fields(
+    metadataFormatVersion=_NUMBER, ensembleSize=_NUMBER, writeQuorumSize=_NUMBER,
+    ackQuorumSize=_NUMBER, state=_TEXT, length=_NUMBER, lastEntryId=_NUMBER, ctime=_NUMBER,
+    digestType=_TEXT, ledgerType=_TEXT, customMetadata=_map(_TEXT),
+    allEnsembles=_map(_list(_TEXT)), closed=_FLAG,
+)  # fmt: skip
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    Operation(
+        "GET", "/api/v1/ledger/list", "List the ledgers by id, with their metadata if wanted.",
+        ledgers.list_ledgers, _map({"anyOf": [_LEDGER, {"type": "null"}]}),
+        (
+            Parameter("print_metadata", "boolean", "Add metadata: of one page.", default=False),
+            Parameter(
+                "page", "integer", "Number of a page of 100 ledgers, from 1; else all ids.",
+                None, low=1, high=10_000_000,
+            ),
+        ),
+    ),
+    Operation(
+        "GET", "/api/v1/ledger/metadata", "Show the metadata of a ledger.",
+        ledgers.ledger_metadata, _map(_LEDGER), (_LEDGER_ID,),
+    ),
+    Operation(
+        "GET", "/api/v1/ledger/read",
+        "Read entries of a ledger without a password, at most 1,000 and 16 MiB, as texts.",
+        ledgers.read_ledger, _map(_TEXT),
+        (
+            _LEDGER_ID,
+            Parameter("start_entry_id", "integer", "First entry.", 0),
+            Parameter("end_entry_id", "integer", "Last entry; the LAC.", None),
+        ),
+    ),
+    Operation(
+        "DELETE", "/api/v1/ledger/delete", "Delete a ledger for good.",
+        ledgers.delete_ledger, _fields(deleted=_NUMBER), (_LEDGER_ID,),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/ledger/recover", "Close a ledger in place of its writer.",
+        ledgers.recover_ledger, _fields(ledger_id=_NUMBER, last_entry_id=_NUMBER), (_LEDGER_ID,),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/log/list", "List the names of the logs.",
+        ledgers.list_logs, _list(_TEXT),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/list_bookies", "List the bookies, with their hosts if wanted.",
+        bookies.list_bookies, _map(_MAYBE_TEXT),
+        (
+            Parameter("type", "string", "Writable or read-only.", "rw", choices=("rw", "ro")),
+            Parameter("print_hostnames", "boolean", "Add their hosts.", default=False),
+        ),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/list_bookie_info", "List the free space of the bookies.",
+        bookies.list_bookie_info, _map({"type": ["object", "null"]}),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/info", "Show what a bookie reports about itself.",
+        bookies.bookie_info, _fields(freeSpace=_NUMBER, bookie_id=_TEXT), (_BOOKIE_ID,),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/state", "Show the state of a bookie.",
+        bookies.bookie_state,
+        _fields(
+            running=_FLAG, readOnly=_FLAG, shuttingDown=_FLAG, availableForHighPriorityWrites=_FLAG
+        ),
+        (_BOOKIE_ID,),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/is_ready", "Check that a bookie responds.",
+        bookies.bookie_is_ready, _fields(bookie_id=_TEXT), (_BOOKIE_ID,),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/last_log_mark", "Show how far a bookie's journal is checkpointed.",
+        bookies.last_log_mark, _fields(LastLogMark=_TEXT, JournalPosition=_TEXT), (_BOOKIE_ID,),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/gc_details", "Show what garbage collection did since the start.",
+        bookies.gc_details, _map(_NUMBER), (_BOOKIE_ID,),
+    ),
+    Operation(
+        "PUT", "/api/v1/bookie/gc", "Make a bookie drop deleted ledgers, and compact if wanted.",
+        bookies.collect_garbage, _ANY_OBJECT,
+        (
+            _BOOKIE_ID,
+            Parameter(
+                "compaction", "string", "Kind of compaction.", "", choices=("", "minor", "major")
+            ),
+        ),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/bookie/scrub", "Show the progress of a bookie's scrubber.",
+        bookies.scrub_status, _ANY_OBJECT, (_BOOKIE_ID,),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/bookie/scrub", "Make a bookie begin to read its files for damage.",
+        bookies.scrub_bookie, _ANY_OBJECT, (_BOOKIE_ID,),
+    ),
+    Operation(
+        "GET", "/api/v1/autorecovery/status", "Show whether autorecovery is enabled.",
+        recovery.autorecovery_status, _fields(enabled=_FLAG),
+    ),
+    Operation(
+        "PUT", "/api/v1/autorecovery/status", "Enable or disable autorecovery in the cluster.",
+        recovery.switch_autorecovery, _fields(enabled=_FLAG),
+        (Parameter("enabled", "boolean", "Whether it is enabled."),),
+    ),
+    Operation(
+        "GET", "/api/v1/autorecovery/who_is_auditor", "Name the process that audits now.",
+        recovery.who_is_auditor, _fields(Auditor=_MAYBE_TEXT),
+    ),
+    Operation(
+        "GET", "/api/v1/autorecovery/list_under_replicated_ledger",
+        "List the ledgers that wait for repair.",
+        recovery.list_under_replicated_ledgers, _list(_NUMBER),
+        (
+            Parameter("missingreplica", "string", "Only if this bookie lacks entries.", ""),
+            Parameter("excludingmissingreplica", "string", "Not if this bookie lacks them.", ""),
+        ),
+    ),
+    Operation(
+        "PUT", "/api/v1/autorecovery/trigger_audit", "Look for lost bookies now.",
+        recovery.trigger_audit, _fields(triggered=_FLAG),
+    ),
+    Operation(
+        "GET", "/api/v1/autorecovery/lost_bookie_recovery_delay",
+        "Show how long one lost bookie has to return; null: as the auditors are configured.",
+        recovery.lost_bookie_delay, _fields(delay_seconds=_MAYBE_NUMBER),
+    ),
+    Operation(
+        "PUT", "/api/v1/autorecovery/lost_bookie_recovery_delay",
+        "Set how long one lost bookie has to return.",
+        recovery.set_lost_bookie_delay, _fields(delay_seconds=_MAYBE_NUMBER),
+        (Parameter("delay_seconds", "integer", "Seconds.", high=7 * 86_400),),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/status", "Show whether the cluster is healthy, and if not, why.",
+        process.cluster_status,
+        _fields(is_healthy=_FLAG, version=_TEXT, findings=_list(_ANY_OBJECT)),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/log_level", "Show the log level of this process.",
+        process.log_level, _fields(level=_TEXT),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/log_level", "Set the log level of this process until it restarts.",
+        process.set_log_level, _fields(level=_TEXT),
+        (Parameter("level", "string", "The level.", choices=process.LEVELS),),
+    ),
+)  # fmt: skip

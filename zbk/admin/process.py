@@ -1,0 +1,40 @@
+"""Operations on this process, and the health of the whole cluster."""
+
+import logging
+from typing import Any, Final
+
+import msgspec
+
+from zbk.admin.cluster import Cluster
+from zbk.admin.operation import Arguments
+from zbk.version import __version__
+
+SURVEY_TIMEOUT_S: Final = 5.0
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+LOG = logging.getLogger("zbk.admin")
+
+
+def cluster_status(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
+    """Return whether the cluster is healthy, and if not, why."""
+    from zbk.health.cluster_health import findings  # noqa: PLC0415 - loads the client
+    from zbk.health.cluster_survey import survey_cluster  # noqa: PLC0415
+    from zbk.health.finding import has_problem  # noqa: PLC0415
+
+    found = findings(survey_cluster(cluster.metadata, SURVEY_TIMEOUT_S))
+    shown = [msgspec.to_builtins(one) for one in found]
+    return {"is_healthy": not has_problem(found), "version": __version__, "findings": shown}
+
+
+def log_level(_cluster: Cluster, _given: Arguments) -> dict[str, str]:
+    """Return the log level of this process."""
+    level = logging.getLogger("zbk").getEffectiveLevel()
+    return {"level": logging.getLevelName(level).lower()}
+
+
+def set_log_level(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Set the log level of this process until it ends or SIGHUP re-reads the configuration."""
+    extra = {"event": "log.level", "wanted_level": given["level"]}
+    LOG.warning("the log level becomes %s", given["level"], extra=extra)
+    logging.getLogger("zbk").setLevel(given["level"].upper())
+    return log_level(cluster, {})

@@ -1,0 +1,69 @@
+"""Operations on autorecovery."""
+
+from typing import Any
+
+from zbk.admin.cluster import Cluster
+from zbk.admin.operation import Arguments
+from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
+from zbk.metadata.records.election import read_auditor
+from zbk.metadata.records.underreplication import UnderreplicationStore
+
+
+def autorecovery_status(cluster: Cluster, _given: Arguments) -> dict[str, bool]:
+    """Return whether autorecovery is enabled."""
+    return {"enabled": _tasks(cluster).is_enabled()}
+
+
+def switch_autorecovery(cluster: Cluster, given: Arguments) -> dict[str, bool]:
+    """Enable or disable autorecovery in the whole cluster."""
+    switches = AutorecoverySwitches(cluster.store)
+    if given["enabled"]:
+        switches.enable()
+    else:
+        switches.disable()
+    return {"enabled": switches.is_enabled()}
+
+
+def who_is_auditor(cluster: Cluster, _given: Arguments) -> dict[str, str | None]:
+    """Return the process that audits now."""
+    vote = read_auditor(cluster.store)
+    return {"Auditor": None if vote is None else vote.candidate_id}
+
+
+def list_under_replicated_ledgers(cluster: Cluster, given: Arguments) -> list[int]:
+    """Return the ledgers that lack copies, of certain bookies if wanted."""
+    tasks = _tasks(cluster)
+    including, excluding = given["missingreplica"], given["excludingmissingreplica"]
+    if not including and not excluding:
+        return list(tasks.list())
+    found = []
+    for ledger_id in tasks.list():
+        task = tasks.read(ledger_id)
+        if task is None:
+            continue
+        is_included = not including or including in task[0].missing
+        if is_included and not (excluding and excluding in task[0].missing):
+            found.append(ledger_id)
+    return found
+
+
+def trigger_audit(cluster: Cluster, _given: Arguments) -> dict[str, bool]:
+    """Make the auditor look for lost bookies now."""
+    _tasks(cluster).trigger()
+    return {"triggered": True}
+
+
+def lost_bookie_delay(cluster: Cluster, _given: Arguments) -> dict[str, float | None]:
+    """Return how long one lost bookie has to return; null: as each auditor is configured."""
+    delay_ms = _tasks(cluster).lost_bookie_delay_ms()
+    return {"delay_seconds": None if delay_ms is None else delay_ms / 1_000}
+
+
+def set_lost_bookie_delay(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Set how long one lost bookie has to return."""
+    AutorecoverySwitches(cluster.store).set_lost_bookie_delay_ms(given["delay_seconds"] * 1_000)
+    return lost_bookie_delay(cluster, {})
+
+
+def _tasks(cluster: Cluster) -> UnderreplicationStore:
+    return UnderreplicationStore(cluster.store)

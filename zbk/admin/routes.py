@@ -1,0 +1,187 @@
+"""The routes of the admin API.
+
+    status   what failed
+    400      the call was wrong
+    401      the token is missing or wrong
+    403      a ledger's password, an action without ``--allow-actions``, no token beyond loopback
+    404      there is no such ledger, log, data set or route
+    405      the route has other methods
+    409      the metadata changed meanwhile, or do not allow it
+    500      damage, or a bug
+    503      bookies or the metadata store do not answer, or the API is busy
+    504      a time limit passed; the action may have happened
+
+An error is ``{"code": zbk's error code, "error": its text}``; code 0 is none of zbk's errors.
+
+Threads: operations block and run in up to ``CALL_COUNT_MAX`` threads; others wait, up to
+``WAITING_COUNT_MAX`` of them. An operation goes on after its client has gone.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from zbk.admin.access import Access
+from zbk.admin.cluster import Cluster
+from zbk.admin.openapi import PATH, document
+from zbk.admin.operation import Operation
+from zbk.admin.operations import OPERATIONS
+from zbk.errors import (
+    CallerError,
+    InvalidOptionError,
+    MetadataConflictError,
+    NoNodeError,
+    NoSuchDataSetError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    RequestTimeoutError,
+    UnauthorizedError,
+    UnavailableError,
+    ZbkError,
+)
+
+CALL_COUNT_MAX: Final = 4
+WAITING_COUNT_MAX: Final = 32
+BODY_SIZE_MAX: Final = 16 * 1024
+
+LOG = logging.getLogger("zbk.admin")
+
+_STATUSES: Final[tuple[tuple[type[ZbkError], int], ...]] = (  # the first that fits
+    (NoSuchLedgerError, 404),
+    (NoSuchEntryError, 404),
+    (NoSuchLogError, 404),
+    (NoSuchDataSetError, 404),
+    (NoNodeError, 404),
+    (UnauthorizedError, 403),
+    (CallerError, 400),
+    (MetadataConflictError, 409),
+    (RequestTimeoutError, 504),
+    (UnavailableError, 503),
+)
+
+
+def admin_routes(cluster: Cluster, access: Access) -> Sequence[BaseRoute]:
+    """Return the routes of the admin API on a cluster."""
+    api = _Api(cluster, access)
+    by_path: dict[str, dict[str, Operation]] = {}
+    for one in OPERATIONS:
+        by_path.setdefault(one.path, {})[one.method] = one
+    made = [Route(path, _Endpoint(api, operations)) for path, operations in by_path.items()]
+    return [
+        Route("/heartbeat", _heartbeat),
+        Route(PATH, api.describe),
+        *made,
+        Route("/api/{rest:path}", _no_route, methods=["GET", "PUT", "POST", "DELETE"]),
+    ]
+
+
+class _Api:
+    def __init__(self, cluster: Cluster, access: Access) -> None:
+        self._cluster = cluster
+        self._access = access
+        self._limiter: anyio.CapacityLimiter | None = None  # of the loop, which starts later
+
+    async def describe(self, request: Request) -> Response:
+        refused = self._refused(request)
+        return refused or JSONResponse(document())
+
+    async def answer(self, operation: Operation, request: Request) -> Response:
+        refused = self._refused(request)
+        if refused is not None:
+            return refused
+        if operation.is_action and not self._access.has_actions:
+            return failure(403, "actions are not allowed: start the process with --allow-actions")
+        limiter = self._limiter = self._limiter or anyio.CapacityLimiter(CALL_COUNT_MAX)
+        if limiter.statistics().tasks_waiting >= WAITING_COUNT_MAX:
+            return failure(503, "too many calls wait")
+        try:
+            arguments = operation.arguments(await _given(operation, request))
+            found = await anyio.to_thread.run_sync(
+                operation.run, self._cluster, arguments, abandon_on_cancel=True, limiter=limiter
+            )
+        except ZbkError as error:
+            return failure(_status(error), str(error), error.code)
+        if operation.is_action:
+            LOG.info(
+                "%s %s was done", operation.method, operation.path,
+                extra={"event": "admin.action", "operation": operation.name, "given": arguments},
+            )  # fmt: skip
+        return JSONResponse(found)
+
+    def _refused(self, request: Request) -> Response | None:
+        refusal = self._access.refusal(request.headers.get("authorization", ""))
+        return None if refusal is None else failure(*refusal)
+
+
+class _Endpoint:
+    """Answers the requests of one path. An instance, so that starlette calls it as ASGI."""
+
+    def __init__(self, api: _Api, operations: Mapping[str, Operation]) -> None:
+        self._api = api
+        self._operations = operations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        method = "GET" if request.method == "HEAD" else request.method
+        if method in self._operations:
+            response = await self._api.answer(self._operations[method], request)
+        else:
+            response = failure(405, f"the methods are {', '.join(self._operations)}")
+            response.headers["allow"] = ", ".join(self._operations)
+        await response(scope, receive, send)
+
+
+def failure(status: int, text: str, code: int = 0) -> Response:
+    """Return the answer for an error."""
+    return JSONResponse({"code": code, "error": text}, status)
+
+
+async def _given(operation: Operation, request: Request) -> dict[str, object]:
+    """Return the parameters in query and body.
+
+    Raises:
+        InvalidOptionError: one is given twice, or the body is no JSON object.
+    """
+    pairs: list[tuple[str, object]] = list(request.query_params.multi_items())
+    if operation.is_action:
+        pairs += (await _body(request)).items()
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise InvalidOptionError("parameters", len(pairs), "one is given twice")
+    return given
+
+
+async def _body(request: Request) -> dict[str, object]:
+    text = await request.body()
+    if not text:
+        return {}
+    found = None
+    if len(text) <= BODY_SIZE_MAX:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+    if not isinstance(found, dict):
+        reason = f"must be a JSON object of at most {BODY_SIZE_MAX} bytes"
+        raise InvalidOptionError("body", len(text), reason)
+    return found
+
+
+def _status(error: ZbkError) -> int:
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+
+
+async def _heartbeat(_request: Request) -> Response:
+    return PlainTextResponse("OK\n")
+
+
+async def _no_route(_request: Request) -> Response:
+    return failure(404, f"there is no such route or method: {PATH} names all")
