@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.bookie_storages import storage_on
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, FakeTicker, add, batch, read_lac
 from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
@@ -17,7 +18,6 @@ from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.config.units import FreeLimit
 from zbk.durability.new_ledgers import KnownLedger
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import DiskLimits
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, LacAnswer, Message, Pong, Sync, SyncAnswer
@@ -45,9 +45,7 @@ class TwoJournals:
     """A storage actor without its thread, over two journals and two ledger directories."""
 
     def __init__(self, disk: SimulatedDisk, ledger_count_max: int = 1_000) -> None:
-        self.storage = BookieStorage(
-            disk, journal_dir=("/j1", "/j2"), ledger_dir=("/l1", "/l2"), bookie_id="b"
-        )
+        self.storage = storage_on(disk, journal_dir=("/j1", "/j2"), ledger_dir=("/l1", "/l2"))
         self.storage.open()
         self.progresses = [SyncProgress(), SyncProgress()]
         self.journals = [Box(), Box()]
