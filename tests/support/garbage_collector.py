@@ -104,7 +104,7 @@ class GarbageWorld:
             self.ledgers.delete(ledger_id)
 
     def begin_round(self) -> None:
-        """Have a round begin."""
+        """Begin a round."""
         self.bookie.checkpoint()
         self.gc.on_receive(GcDue())
 
@@ -140,7 +140,7 @@ class GarbageWorld:
         return counts.result
 
     def tick(self) -> None:
-        """Let the time between two looks pass."""
+        """Advance the clock by the time between two looks."""
         self.now_ms += CONFIRM_DELAY_MS
         for callback in [*self.ticker.callbacks]:
             callback()
@@ -154,14 +154,14 @@ class GarbageWorld:
         return len(self.disk.paths("/logs/"))
 
     def hide(self, *hidden: int) -> None:
-        """Have the list leave ledgers out; without arguments, all of them."""
+        """Make the list leave ledgers out; without arguments, all of them."""
         leaves = {f"L{ledger_id:04d}" for ledger_id in hidden}
         self.store.names = lambda names: [
             name for name in names if not (name in leaves if hidden else name.startswith("L"))
         ]
 
     def fail_at(self, number: int, part: str = LEDGERS) -> None:
-        """Have the store not answer at the ``number``-th question about such a path."""
+        """Make the store fail to answer the ``number``-th question about such a path."""
         self._left = number
 
         def count(path: str) -> None:

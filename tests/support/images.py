@@ -103,7 +103,7 @@ class Image:
 
     @contextmanager
     def flipped(self, path: str, bit: int) -> Iterator[None]:
-        """Have one bit changed inside of the block."""
+        """Change one bit inside of the block."""
         content = self.contents[path]
         content[bit >> 3] ^= 1 << (bit & 7)
         try:
@@ -113,7 +113,7 @@ class Image:
 
     @contextmanager
     def cut(self, path: str, size: int) -> Iterator[None]:
-        """Have a file end early inside of the block."""
+        """Cut a file short inside of the block."""
         content = self.contents[path]
         rest = bytes(content[size:])
         del content[size:]

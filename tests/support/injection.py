@@ -47,7 +47,7 @@ WRITES = "pwrite64,pwritev,pwritev2"  # which one Python calls is up to its C li
 def failing(
     pid: int, calls: str, error: str, path: Path, log: Path
 ) -> Iterator[Callable[[], bool]]:
-    """Have calls fail that a process makes on one file, for as long as the block goes on.
+    """Make calls fail that a process makes on one file, for as long as the block goes on.
 
     What it yields tells whether one has failed yet; one has to, or the block has tested nothing.
     """

@@ -26,7 +26,7 @@ class Body(Protocol):
         ...
 
     def expire(self, store: MetadataStore) -> None:
-        """Let the store's session be given up, as if it had been away for too long."""
+        """End the store's session, as if the store had been away for too long."""
         ...
 
     def close(self) -> None:

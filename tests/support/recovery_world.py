@@ -173,7 +173,7 @@ class Bookies:
         return iter(list(self._bookies.values()))
 
     def fill(self, metadata: LedgerMetadata, last_entry_id: int, lac: int = NO_ENTRY) -> None:
-        """Let every bookie have what it should have, each entry with the LAC before it."""
+        """Give every bookie what it should have, each entry with the LAC before it."""
         for entry_id in range(last_entry_id + 1):
             fragment, _ = metadata.fragment_of(entry_id)
             for slot in metadata.quorum.write_set(entry_id):
@@ -246,7 +246,7 @@ class Recovery:
         return effects
 
     def tick(self, ms: int = 100) -> list[Effect]:
-        """Let time pass."""
+        """Advance the clock."""
         self.now_ms += ms
         return self.handle(Tick())
 
@@ -267,12 +267,12 @@ class Recovery:
         ]
 
     def deliver(self, request: Request) -> list[Effect]:
-        """Let a request arrive and its answer come back."""
+        """Deliver a request and its answer."""
         self.waiting.remove(request)
         return self.handle(self.answer(request))
 
     def answer(self, request: Request) -> Event:
-        """Let a request arrive; return its answer, which the caller brings, or loses."""
+        """Deliver a request; return its answer, which the caller delivers or loses."""
         bookie = self.bookies[request.bookie_id]
         try:
             match request:
@@ -290,7 +290,7 @@ class Recovery:
             return failure(request, error)
 
     def lose(self, request: Request) -> list[Effect]:
-        """Let a request get lost; it times out."""
+        """Lose a request; it times out."""
         self.waiting.remove(request)
         return self.handle(
             failure(request, BookieUnavailableError(request.bookie_id, "connection lost"))

@@ -93,7 +93,7 @@ class World:
     # -------------------------------------------------------------- what happens to the world
 
     def append(self, count: int) -> bool:
-        """Let the writer add entries; it changes the ensemble where bookies are down."""
+        """Add entries as the writer; it changes the ensemble where bookies are down."""
         metadata = self.metadata
         if metadata is None or not self.can_write:
             return False
@@ -119,7 +119,7 @@ class World:
         return open_one and self.is_writer_alive and self.fenced_at_ms is None
 
     def change_ensemble(self, down: dict[int, str]) -> bool:
-        """Let the writer replace bookies, from its next entry on."""
+        """Replace bookies as the writer, from its next entry on."""
         assert self.metadata is not None
         used = set(self.metadata.last_fragment.bookies)
         spare = sorted(b for b in self.up if b not in used and self.answers(b))
@@ -133,7 +133,7 @@ class World:
         return True
 
     def close(self) -> None:
-        """Let the writer, or a recoverer, close the ledger at its end."""
+        """Close the ledger at its end, as the writer or a recoverer."""
         if self.metadata is not None and not self.metadata.is_closed:
             self.set_metadata(self.metadata.with_closed(self.next_id - 1, 0))
 

@@ -381,7 +381,7 @@ class SimulatedDisk:
         return _Lock(self, self._names[path], path)
 
     def unlock(self, path: str) -> None:
-        """Let others lock it."""
+        """Release a lock."""
         self._locks.discard(path)
 
     # ------------------------------------------------------------------ what tests do

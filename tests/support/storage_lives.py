@@ -219,7 +219,7 @@ class Life:
                 return
 
     def delete(self, ledger_id: int) -> None:
-        """Have a ledger collected, and the logs that held nothing else."""
+        """Collect a ledger, and the logs that held nothing else."""
         self.attempted.forget(ledger_id)
         for promises in (self.written, self.synced):
             promises.forget(ledger_id)
@@ -360,7 +360,7 @@ def evict(life: Life) -> None:
 
 
 def delete_and_collect(life: Life) -> None:
-    """Have a ledger go, and the logs with it."""
+    """Delete a ledger, and the logs with it."""
     life.checkpoint()
     life.delete(DOOMED)
     life.checkpoint()

@@ -44,7 +44,7 @@ class TcpProxy:
             self._is_free[direction].clear()
 
     def unblock(self) -> None:
-        """Let everything through again, what waited first."""
+        """Pass everything on again, what waited first."""
         for event in self._is_free.values():
             event.set()
 
@@ -69,7 +69,7 @@ class TcpProxy:
             link.cut()
 
     def cut_after(self, size: int) -> None:
-        """Let ``size`` more bytes reach the server; cut the connection whose byte is the next."""
+        """Pass ``size`` more bytes on to the server; cut the connection whose byte is the next."""
         with self._lock:
             self._left_size = size
 

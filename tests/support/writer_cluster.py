@@ -217,7 +217,7 @@ class WriterCluster:
         self.handle(SlotDown(slot, BookieUnavailableError(f"b{slot}", "connection lost")))
 
     def serve(self, slot: int, refusal: ZbkError | None = None) -> None:
-        """Let a bookie take the oldest request that waits for it."""
+        """Deliver the oldest request that waits for a bookie."""
         self.serve_bookie(self.core.slots.bookies[slot], refusal)
 
     def serve_bookie(self, bookie_id: str, refusal: ZbkError | None = None) -> None:
@@ -241,7 +241,7 @@ class WriterCluster:
                     bookie.answers.append(LacFailed(request.slot, request.lac, refusal))
 
     def answer(self, slot: int, index: int) -> None:
-        """Let one of a bookie's answers through, in any order, even from a lost connection."""
+        """Deliver one of a bookie's answers, in any order, even from a lost connection."""
         self.answer_of(self.core.slots.bookies[slot], index)
 
     def answer_of(self, bookie_id: str, index: int) -> None:
@@ -267,7 +267,7 @@ class WriterCluster:
         self._check()
 
     def serve_metadata(self, store: Store = Store.ANSWERS) -> None:
-        """Let the metadata store take the change of ensemble that waits, if one does."""
+        """Store the change of ensemble that waits, if one does."""
         if not self.metadata.asked:
             return
         first_id = self.metadata.asked[0].first_entry_id
@@ -306,7 +306,7 @@ class WriterCluster:
         self.handle(BookiesChanged())
 
     def repair_old_fragment(self) -> None:
-        """Have somebody else replace a bookie in the first fragment, if that is an old one."""
+        """Replace a bookie in the first fragment, as another client, if that is an old one."""
         fragments = self.metadata.ledger.fragments
         old = fragments[0].bookies[0]
         free = [bookie_id for bookie_id in self.pool if bookie_id not in fragments[0].bookies]
@@ -319,7 +319,7 @@ class WriterCluster:
         self.seen.add("repaired")
 
     def recover(self) -> None:
-        """Have somebody else begin to recover the ledger."""
+        """Begin to recover the ledger, as another client."""
         self.metadata.ledger = begin_recovery(self.metadata.ledger) or self.metadata.ledger
         self.checked_ledger = self.metadata.ledger
         for bookie in self.pool.values():
@@ -540,7 +540,7 @@ class WriterCluster:
         self.reports.append(effect)
 
     def note_reports(self) -> None:
-        """Let the metadata store note every report that waits."""
+        """Store every report that waits."""
         while self.reports:
             report = self.reports.pop(0)
             for bookie_id, ranges in report.missing.items():

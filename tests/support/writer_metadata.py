@@ -65,7 +65,7 @@ class FakeMetadata:
         self._ensemble = tuple(ensemble)
 
     def serve(self, store: Store) -> EnsembleChanged | EnsembleChangeFailed:
-        """Let the store take the request that waits."""
+        """Carry out the request that waits."""
         change = self.asked.pop(0)
         if self._decided[0] != change.change_id:
             self._decided = (change.change_id, self._choose(change))

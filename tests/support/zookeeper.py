@@ -8,7 +8,7 @@ from zbk.metadata.stores.zookeeper import ZooKeeperStore
 
 
 def expire_session(store: ZooKeeperStore) -> None:
-    """Let the server end the store's session, and the store find out.
+    """End the store's session at the server, and cut the connection so that the store finds out.
 
     Whoever knows a session's id and password may take it over; a second client does, and closes
     it. Then the first one's connection is cut: when it comes back, its session is gone.

@@ -43,7 +43,7 @@ class ZooKeeperProxy:
         return f"zk://127.0.0.1:{self.port}/{root}"
 
     def lose_next_reply(self, *operations: int) -> None:
-        """Let the next of these requests be answered, and cut the connection instead."""
+        """Cut the connection instead of passing on the answer to the next of these requests."""
         with self._lock:
             self._doomed_operations = frozenset(operations)
 
@@ -60,15 +60,15 @@ class ZooKeeperProxy:
             self._held_operation = operation
 
     def release_request(self) -> None:
-        """Let a request that is held go on."""
+        """Pass on a request that is held."""
         self._may_go_on.set()
 
     def block(self) -> None:
-        """Let nothing through any more: connections stay open, new ones hang."""
+        """Pass nothing on any more: connections stay open, new ones hang."""
         self._is_open.clear()
 
     def unblock(self) -> None:
-        """Let everything through again, also what waited."""
+        """Pass everything on again, also what waited."""
         self._is_open.set()
 
     def cut(self) -> None:
