@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,14 @@ def test_each_python_installs_it_with_hashed_dependencies(
 
     assert run_outside(python, "-m", "zbk", "version").split()[:2] == ["zbk", zbk.__version__]
     assert run_outside(python, "-c", USE, str(tmp_path / "data")) == "[b'a', b'b']\n"
+
+
+def test_the_classifiers_name_pythons_that_are_tried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [one.rpartition(" ")[2] for one in project["classifiers"] if ":: 3." in one]
+
+    assert named == [version for version in PYTHONS if version in named]
+    assert project["requires-python"] == f">={named[0]}"
 
 
 def python_program(version: str) -> str:
