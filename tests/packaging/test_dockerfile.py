@@ -5,16 +5,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.container import Container
 from tests.support.distributions import ROOT, USE, install, make_environment, run_outside
 from tests.support.dockerfile import Stage, stages
-from tests.support.free_port import free_port
 from tests.support.machine import patient_s
 from tests.support.programs import program_of
 from tests.support.waiting import wait_until
@@ -75,63 +72,11 @@ def test_it_names_no_registry_and_copies_only_what_the_context_has() -> None:
 # ------------------------------------------------------------------ its commands
 
 
-class Container:
-    """What the image starts, in a folder in place of ``/data``, with ports of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._ports = {str(BOOKIE_PORT): str(free_port()), str(HTTP_PORT): str(free_port())}
-        own = {n: self.here(v) for n, v in IMAGE.environment().items() if n != "PATH"}
-        scratch = folder / "tmp"
-        scratch.mkdir()
-        self.environment = own | {
-            "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "HOME": str(scratch),
-            "TMPDIR": str(scratch),
-            "ZBK_METADATA": f"sqlite://{folder}/metadata.db",
-            "ZBK_BOOKIE_ADVERTISE": f"tcp://127.0.0.1:{self._ports[str(BOOKIE_PORT)]}",
-        }
-
-    def here(self, text: str) -> str:
-        """Return text of the Dockerfile for this folder and these ports."""
-        for port, own in self._ports.items():
-            text = text.replace(f":{port}", f":{own}")
-        return text.replace("/data", f"{self._folder}/data")
-
-    def run(self, words: list[str]) -> int:
-        done = subprocess.run(
-            words, env=self.environment, capture_output=True, timeout=patient_s(60), check=False
-        )
-        return done.returncode
-
-    def is_healthy(self) -> bool:
-        return self.run([self.here(word) for word in IMAGE.command("HEALTHCHECK")]) == 0
-
-    @contextmanager
-    def started(self, prefix: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
-        """Yield the process of CMD, below a program that makes its sandbox."""
-        with (self._folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [*prefix, *IMAGE.command("CMD")],
-                env=self.environment,
-                cwd=self._folder / "data",
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 @pytest.fixture
 def container(tmp_path: Path) -> Container:
     """Return a container whose directories the RUN of the image has made."""
-    made = Container(tmp_path)
-    command = made.here(IMAGE.one("RUN"))
+    made = Container(tmp_path, IMAGE.environment())
+    command = IMAGE.one("RUN")
     if not IS_ROOT:
         command = command.replace(str(USER_ID), str(os.geteuid()))
     assert made.run(["/bin/sh", "-ec", command]) == 0
@@ -144,13 +89,17 @@ def container(tmp_path: Path) -> Container:
     return made
 
 
+def is_healthy(container: Container) -> bool:
+    return container.run(IMAGE.command("HEALTHCHECK")) == 0
+
+
 def test_its_command_serves_and_its_health_check_tells(container: Container) -> None:
-    assert not container.is_healthy()
-    with container.started([]) as process:
-        wait_until(container.is_healthy)
+    assert not is_healthy(container)
+    with container.started(IMAGE.command("CMD")) as process:
+        wait_until(lambda: is_healthy(container))
         process.send_signal(signal.SIGTERM)
         assert process.wait(patient_s(30)) == 0
-    assert not container.is_healthy()
+    assert not is_healthy(container)
 
 
 def can_unshare() -> bool:
@@ -172,8 +121,9 @@ def test_it_is_the_first_process_on_a_root_that_is_read_only(
         f'! touch /not-there 2>/dev/null && exec "$@"'
     )
     unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    with container.started([*unshare, "/bin/sh", "-c", script, "sh"]) as process:
-        wait_until(container.is_healthy)
+    sandbox = [*unshare, "/bin/sh", "-c", script, "sh"]
+    with container.started(IMAGE.command("CMD"), sandbox) as process:
+        wait_until(lambda: is_healthy(container))
         first = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("ascii")
         status = Path(f"/proc/{first.strip()}/status").read_text("utf-8")
         assert [line.split()[-1] for line in status.splitlines() if "NSpid" in line] == ["1"]

@@ -1,4 +1,4 @@
-"""``zbk generate compose``: ZooKeeper, bookies and autorecovery as containers on one host."""
+"""``zbk generate compose``: a cluster as containers on one host."""
 
 from typing import Any, Final
 
@@ -8,6 +8,7 @@ import zbk
 from zbk.cli.command import ZbkCommand
 from zbk.cli.generate.containers import (
     AUTORECOVERY_COMMAND,
+    CONSOLE_PORT,
     DEFAULT_IMAGE,
     HTTP_PORT,
     INIT_COMMAND,
@@ -35,10 +36,11 @@ METADATA: Final = "zk://zookeeper:2181/zbk"
 @integer_option("--bookies", "bookie_count", default=3, high=99, help_text="Number of bookies.")
 @click.option("--image", default=DEFAULT_IMAGE, show_default=True, help="Image that has zbk.")
 def compose(bookie_count: int, image: str) -> None:
-    """Print a compose file: ZooKeeper, bookies, autorecovery.
+    """Print a compose file: ZooKeeper, bookies, autorecovery, console.
 
-    Bookies are advertised under the names of their services, so clients run in the network of the
-    containers. Data are in named volumes and outlive the containers.
+    The console is at http://127.0.0.1:8710 of the host. Bookies are advertised under the names of
+    their services, so clients run in the network of the containers. Data are in named volumes and
+    outlive the containers.
     """
     click.echo(f"# Written by `zbk generate compose` of zbk {zbk.__version__}.")
     click.echo(yaml_text([compose_file(bookie_count, image)]), nl=False)
@@ -51,6 +53,7 @@ def compose_file(bookie_count: int, image: str) -> dict[str, Any]:
         "zookeeper": _zookeeper(),
         **{name: _bookie(name, image) for name in names},
         "autorecovery": _autorecovery(image),
+        "console": _console(image),
     }
     volumes = ["zookeeper-data", "zookeeper-log", *(f"{name}-data" for name in names)]
     return {"name": "zbk", "services": services, "volumes": {name: {} for name in volumes}}
@@ -87,6 +90,15 @@ def _autorecovery(image: str) -> dict[str, Any]:
     }
 
 
+def _console(image: str) -> dict[str, Any]:
+    return _service(image) | {
+        "command": ["zbk", "console", "--http", f"0.0.0.0:{CONSOLE_PORT}"],
+        "environment": {"ZBK_METADATA": METADATA},
+        "ports": [f"127.0.0.1:{CONSOLE_PORT}:{CONSOLE_PORT}"],  # the console has no login
+        "healthcheck": _check(_http_check(CONSOLE_PORT, "/index.json")),
+    }
+
+
 def _service(image: str) -> dict[str, Any]:
     """Return what the services that run zbk have in common."""
     return {
@@ -103,8 +115,8 @@ def _service(image: str) -> dict[str, Any]:
     }
 
 
-def _http_check() -> list[str]:
-    url = f"http://127.0.0.1:{HTTP_PORT}/readyz"
+def _http_check(port: int = HTTP_PORT, path: str = "/readyz") -> list[str]:
+    url = f"http://127.0.0.1:{port}{path}"
     return ["python3", "-c", f"import urllib.request as r; r.urlopen('{url}', timeout=3)"]
 
 

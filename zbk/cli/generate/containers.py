@@ -6,6 +6,7 @@ import zbk
 
 BOOKIE_PORT: Final = 3181
 HTTP_PORT: Final = 9181
+CONSOLE_PORT: Final = 8710
 USER_ID: Final = 10_001
 STOP_S: Final = 60
 """Seconds in which a bookie ends its last checkpoint."""

@@ -13,7 +13,7 @@ COMMANDS = {
     ),
     "compose": LazyCommand(
         "zbk.cli.generate.compose:compose",
-        "Print a compose file: ZooKeeper, bookies, autorecovery.",
+        "Print a compose file: ZooKeeper, bookies, autorecovery, console.",
     ),
     "k8s": LazyCommand(
         "zbk.cli.generate.k8s:k8s", "Print Kubernetes manifests: bookies and autorecovery."

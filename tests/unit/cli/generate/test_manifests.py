@@ -124,7 +124,9 @@ def test_strings_with_a_meaning_in_yaml_stay_strings() -> None:
 def test_compose_has_zookeeper_bookies_and_autorecovery() -> None:
     services = COMPOSE["services"]
 
-    assert list(services) == ["zookeeper", "bookie1", "bookie2", "bookie3", "autorecovery"]
+    assert list(services) == [
+        "zookeeper", "bookie1", "bookie2", "bookie3", "autorecovery", "console"
+    ]  # fmt: skip
     addresses = [one["environment"].get("ZBK_BOOKIE_ADVERTISE") for one in services.values()]
     assert addresses[1:4] == [f"tcp://bookie{number}:3181" for number in (1, 2, 3)]
     mounted = [
@@ -137,7 +139,7 @@ def test_compose_has_zookeeper_bookies_and_autorecovery() -> None:
             assert other in services
 
 
-@pytest.mark.parametrize("name", ["bookie1", "autorecovery"])
+@pytest.mark.parametrize("name", ["bookie1", "autorecovery", "console"])
 def test_the_commands_of_compose_are_those_of_zbk(name: str) -> None:
     service = COMPOSE["services"][name]
 
@@ -150,7 +152,7 @@ def test_the_commands_of_compose_are_those_of_zbk(name: str) -> None:
 
 
 def test_the_number_of_bookies_is_chosen(run: Run) -> None:
-    assert len(compose_file(5, "i")["services"]) == 7
+    assert len(compose_file(5, "i")["services"]) == 8
     assert "bookie5" in run("generate", "compose", "--bookies", "5").stdout
 
 
