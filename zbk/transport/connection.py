@@ -39,13 +39,12 @@ from zbk.transport.dealer_socket import DealerSocket
 from zbk.transport.events import BookieDown, BookieUp, News, Outgoing, Reply, Sink
 from zbk.transport.frames import receive_frames
 from zbk.transport.pool import Pool
+from zbk.transport.reconnects import Reconnects
 from zbk.transport.request_queue import WAITING_SIZE_MAX, RequestQueue
 from zbk.wire import codec
 from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Message, Refused
 
 DRAIN_COUNT_MAX: Final = 256
-RETRY_MS: Final = 50
-RETRY_MS_MAX: Final = 1_000
 SEND_RETRY_MS: Final = 20
 """After so long a socket that took no more is tried again; an answer tries it at once."""
 
@@ -86,11 +85,8 @@ class Connection:
         self._is_unsent = False  # ``pump`` is called at the end of this turn
         self._heard_ms = 0
         self._hello: HelloAnswer | None = None
-        self._retry_ms = RETRY_MS
-        self._next_try_ms = 0
+        self._tries = Reconnects()
         self._deadline_ms = 0
-        self._lost_ms = 0
-        self._last_error: ZbkError | None = None
 
     # -------------------------------------------------------------- calls of the pool
 
@@ -100,7 +96,6 @@ class Connection:
         if self.state is State.READY:
             self._pool.post(sink, self._up(key))
         elif self.state is State.IDLE:
-            self._next_try_ms = 0
             self._connect(monotonic_ms())
 
     def report_again(self, sink: Sink, key: object) -> None:
@@ -119,14 +114,11 @@ class Connection:
         """Send a request at the end of this turn, keep it for later, or fail it."""
         self.used_ms = now_ms
         if self.state is State.IDLE:
-            # a request causes a try at once, but many requests cause no storm of tries
-            if now_ms < self._lost_ms + RETRY_MS and self._last_error is not None:
-                self._fail(outgoing, self._last_error)
-                return
-            self._connect(now_ms)
+            if self._tries.recent_error(now_ms) is None:
+                self._connect(now_ms)
             if self.state is State.IDLE:
-                assert self._last_error is not None, "connect leaves a reason"
-                self._fail(outgoing, self._last_error)
+                assert self._tries.last_error is not None, "connect leaves a reason"
+                self._fail(outgoing, self._tries.last_error)
                 return
         if not self._requests.add(outgoing, now_ms):
             self._fail(outgoing, BusyError(f"over {WAITING_SIZE_MAX} bytes wait for one bookie"))
@@ -136,8 +128,7 @@ class Connection:
 
     def hurry(self) -> None:
         """Try to connect soon: the addresses of bookies have changed."""
-        self._next_try_ms = 0
-        self._retry_ms = RETRY_MS
+        self._tries.hurry()
         self._pool.look_at(self.due_ms)
 
     # -------------------------------------------------------------- connecting
@@ -210,8 +201,7 @@ class Connection:
             self._on_hello_again(before, hello, now_ms)
             return
         self._pool.counts.connection_count += 1
-        self._retry_ms = RETRY_MS
-        self._last_error = None
+        self._tries.succeeded()
         self._pool.watch_cheaply(self)
         if self.state is not State.READY:
             return  # the monitor reported meanwhile that it was lost
@@ -240,10 +230,7 @@ class Connection:
         self.close_socket()
         self.state = State.IDLE
         self._hello = None
-        self._last_error = error
-        self._lost_ms = now_ms
-        self._next_try_ms = now_ms + self._retry_ms
-        self._retry_ms = min(self._retry_ms * 2, RETRY_MS_MAX)
+        self._tries.lost(error, now_ms)
         failed = self._requests.take_all()
         self._is_stuffed = False
         self._pool.look_at(self.due_ms)
@@ -270,8 +257,7 @@ class Connection:
         hello = self._hello
         if self.state is not State.READY or hello is None or self.socket is None:
             return
-        self._is_stuffed = False
-        requests = self._requests
+        self._is_stuffed, requests = False, self._requests
         if not requests.is_waiting:
             return
         parts = requests.within_credit(hello, self._pool.next_request_id, now_ms)
@@ -369,7 +355,7 @@ class Connection:
         if self.state in (State.CONNECTING, State.GREETING) and now_ms >= self._deadline_ms:
             self.lose(BookieUnavailableError(self.bookie_id, self._no_answer()), now_ms)
         elif self.state is State.IDLE:
-            if self.subscribers and now_ms >= self._next_try_ms:
+            if self.subscribers and now_ms >= self._tries.due_ms:
                 self._connect(now_ms)
         elif self.state is State.READY:
             self._expire(now_ms)
@@ -382,13 +368,11 @@ class Connection:
             case State.CONNECTING | State.GREETING:
                 return self._deadline_ms
             case State.IDLE if self.subscribers:
-                return self._next_try_ms
+                return self._tries.due_ms
         if not (self.subscribers or self._requests):
             return self.used_ms + self._pool.options.idle_ms
         due_ms = self._outstanding.due_ms
-        if self._is_stuffed:
-            due_ms = min(due_ms, monotonic_ms() + SEND_RETRY_MS)
-        return due_ms
+        return min(due_ms, monotonic_ms() + SEND_RETRY_MS) if self._is_stuffed else due_ms
 
     def _expire(self, now_ms: int) -> None:
         if now_ms < self._outstanding.due_ms:
@@ -410,7 +394,6 @@ class Connection:
 
     def is_unused(self, now_ms: int) -> bool:
         """Return whether the connection was not used for ``idle_ms``, and is not needed."""
-        is_needed = self.subscribers or self._requests
-        is_connecting = self.state in (State.CONNECTING, State.GREETING)
-        is_over = now_ms >= self.used_ms + self._pool.options.idle_ms
-        return is_over and not is_needed and not is_connecting
+        if self.subscribers or self._requests or self.state in (State.CONNECTING, State.GREETING):
+            return False
+        return now_ms >= self.used_ms + self._pool.options.idle_ms

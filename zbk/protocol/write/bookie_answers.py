@@ -10,24 +10,23 @@ Failure     LedgerFenced, Unauthorized and LedgerClosed end the writer at once: 
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
-from zbk.errors import (
-    LedgerClosedError,
-    LedgerFencedError,
-    NoSuchLedgerError,
-    UnauthorizedError,
-    WireError,
-    ZbkError,
-)
+from zbk.errors import NoSuchLedgerError, WireError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.write.closing import FINAL_ERRORS
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.write.events import (
     AddAnswered,
     AddFailed,
+    AnswerEvent,
     Effect,
     EnsembleChanged,
+    LacFailed,
+    LacTaken,
     ReportMissing,
     SendSync,
+    SlotDown,
     SlotSuspect,
     SlotUp,
     SyncAnswered,
@@ -37,8 +36,6 @@ from zbk.protocol.write.explicit_lac import ExplicitLac
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
-
-FINAL_ERRORS = (LedgerFencedError, UnauthorizedError, LedgerClosedError)
 
 
 class BookieAnswers:
@@ -59,6 +56,33 @@ class BookieAnswers:
         self._syncs = syncs
         self._explicit_lac = explicit_lac
         self._keeper = keeper
+
+    def take(  # noqa: PLR0911 - one for each event
+        self, event: AnswerEvent
+    ) -> Sequence[Effect]:
+        """Record an answer, a failure or the loss of a connection.
+
+        Raises:
+            ZbkError: it ends the writer.
+        """
+        match event:
+            case AddAnswered():
+                return self.add_answered(event)
+            case AddFailed():
+                return self.add_failed(event)
+            case SlotDown():
+                return self.take_down(event.slot, event.error)
+            case SyncAnswered():
+                return self.sync_answered(event)
+            case SyncFailed():
+                self.sync_failed(event)
+                return ()
+            case LacTaken():
+                return self._explicit_lac.taken(event.slot, event.lac)
+            case LacFailed():
+                return self._explicit_lac.failed(event.slot, event.lac)
+            case _:
+                assert_never(event)
 
     def add_answered(self, event: AddAnswered) -> Sequence[Effect]:
         """Record that a bookie has a batch."""

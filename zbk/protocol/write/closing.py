@@ -29,14 +29,23 @@ from typing import Final
 
 from zbk.errors import (
     AppendUnansweredError,
+    IllegalTransitionError,
     LedgerClosedError,
     LedgerFencedError,
+    NoSuchLedgerError,
     NotDurableError,
+    UnauthorizedError,
     ZbkError,
 )
 from zbk.protocol.write.events import CloseRequested, Ticket, WriterLimits
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
+
+FINAL_ERRORS: Final = (LedgerFencedError, UnauthorizedError, LedgerClosedError)
+"""Errors of a bookie that end the writer at once."""
+
+_LOST_ERRORS: Final = (*FINAL_ERRORS, NoSuchLedgerError, IllegalTransitionError)
+"""After these nothing becomes durable any more: the ledger is not this writer's, or is gone."""
 
 SYNC_PAUSE_MS: Final = 500
 """Least time between a sync of a close that has failed and the next one, unless a bookie comes."""
@@ -127,6 +136,11 @@ class Closing:
         """Return whether no client can rely on an entry beyond the LAC."""
         is_in_doubt = self._has_sync_cursor and path.is_tail_in_doubt
         return path.lac >= path.last_acked_id and not is_in_doubt
+
+    def is_barred(self, error: ZbkError, path: WritePath) -> bool:
+        """Return whether the writer's error leaves its end to recovery: the ledger stays open."""
+        is_lost = isinstance(error, _LOST_ERRORS) and not self.drops_nothing(path)
+        return is_lost and not self._accepts_loss
 
     def is_lingering_over(self, path: WritePath, now_ms: int) -> bool:
         """Return whether the ledger may be closed now, once it lingers."""

@@ -9,7 +9,20 @@
                                   of their own, as often as the ensemble has slots, until entries
                                   are acknowledged again
 
+A change counts from the first entry on that is not acknowledged. Until the metadata contain it
+nothing is acknowledged. The new bookies are owed everything from that entry on. Acknowledged
+entries stay as they are; those that the failed bookie has not answered are missing there: an ack
+quorum has them. A slot is slow if it alone keeps the window full for ``slow_bookie_ms``.
+
 ``ensemble_changes`` says when a change may be asked for; this carries it into slots and path.
+
+Decisions:
+  * No replacement can be found: BookKeeper closes the ledger. Here the writer goes on without the
+    failed bookie as long as everything pending can reach an ack quorum, asks again when other
+    bookies come or after a pause, and takes the old bookie back if it returns first.
+  * The metadata store does not answer during a change: appends wait, nothing is lost, and after
+    ``metadata_grace_ms`` the writer ends with MetadataUnavailable.
+  * An idle writer replaces a failed bookie as well; a closing one only while something is pending.
 """
 
 from collections.abc import Collection

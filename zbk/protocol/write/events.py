@@ -221,9 +221,10 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 CallEvent: TypeAlias = Append | SyncRequested | CloseRequested | Abandoned
-ConnectionEvent: TypeAlias = (
-    AddAnswered | AddFailed | SlotUp | SlotDown | SyncAnswered | SyncFailed | LacTaken | LacFailed
+AnswerEvent: TypeAlias = (
+    AddAnswered | AddFailed | SlotDown | SyncAnswered | SyncFailed | LacTaken | LacFailed
 )
+ConnectionEvent: TypeAlias = AnswerEvent | SlotUp
 MetadataEvent: TypeAlias = (
     EnsembleChanged | EnsembleChangeTurn | EnsembleChangeFailed | BookiesChanged | MissingReported
 )

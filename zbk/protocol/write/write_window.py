@@ -10,6 +10,9 @@ nothing up, and one that stays behind does, before its queue grows until it fail
 down holds nothing up: where the backlog has no room left, the oldest batches that only such slots
 lack are *given up*, and are missing on their bookies from then on.
 
+The ids of a striped batch's parts name it: an answer is matched by the first id that its slot was
+sent. The slot's epoch tells the answers of a replaced bookie from those of its successor.
+
 A *laggard* is a slot that alone leaves no room: it has not answered a batch for long, and
 every other slot has answered all that is half as old.
 """

@@ -12,13 +12,8 @@ Slots       start down. A slot that is down is owed every batch that it has not 
 Bookies     their answers, failures and restarts are handled in ``bookie_answers``. When pending
             entries cannot reach an ack quorum for ``quorum_grace_ms`` without progress, the writer
             ends with NotEnoughBookies.
-Ensemble    a slot that failed gets another bookie (``ensemble_keeper``), from the first entry on
-            that is not acknowledged; on VD ledgers at a sync point, for which the writer pauses
-            and syncs by itself (``sync_point``). Until the metadata contain the change nothing is
-            acknowledged. Then the acks of the replaced bookies are void, and the new ones are owed
-            everything from that entry on. What was acknowledged before stays as it is; where the
-            failed bookie has not answered it, it is missing there: an ack quorum has it.
-            A slot that alone keeps the window full for ``slow_bookie_ms`` is replaced as well.
+Ensemble    a slot that failed, or is slow, gets another bookie (``ensemble_keeper``), on VD ledgers
+            at a sync point, for which the writer pauses and syncs by itself (``sync_point``).
 Missing     entries that a bookie will not get from this writer are reported to autorecovery:
             those of a fragment that a change of the ensemble ends, after the change; the rest with
             the close. After the death of a writer the recovery has all bookies compared.
@@ -33,43 +28,21 @@ Close       takes no more appends; finishes everything pending; syncs a VD ledge
             also after an error, except LedgerFenced: then a recovery finds the ledger's end.
 Outcome     the error of an append that may be in the ledger has the outcome "unknown".
 
-Decisions:
-  * No replacement can be found: BookKeeper closes the ledger. Here the writer goes on without the
-    failed bookie as long as everything pending can reach an ack quorum, asks again when other
-    bookies come or after a pause, and takes the old bookie back if it returns first.
-  * The metadata store does not answer during a change: appends wait, nothing is lost, and after
-    ``metadata_grace_ms`` the writer ends with MetadataUnavailable.
-  * An idle writer replaces a failed bookie as well; a closing one only while something is pending.
-  * The ids of a striped batch's parts name it: an answer is matched by the first id that its slot
-    was sent, and by the slot's epoch.
-
 Source: "The BookKeeper protocol", sections Writing to ledgers, Closing a ledger as a writer;
 BookKeeper's ``LedgerHandle`` and ``PendingAddOp``; the relaxed-durability proposal.
 """
 
 from collections.abc import Sequence
-from typing import assert_never
 
-from zbk.errors import (
-    BusyError,
-    IllegalTransitionError,
-    LedgerClosedError,
-    LedgerFencedError,
-    NoSuchLedgerError,
-    ZbkError,
-)
+from zbk.errors import BusyError, LedgerClosedError, LedgerFencedError, ZbkError
 from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write import events as ev
 from zbk.protocol.write.batch_encoder import BatchEncoder
-from zbk.protocol.write.bookie_answers import FINAL_ERRORS
 from zbk.protocol.write.closing import ClosePhase, Closing, in_doubt, not_durable
 from zbk.protocol.write.core_parts import parts_of_writer
 from zbk.protocol.write.lac_policy import WriterLevel
-
-_LOST_ERRORS = (*FINAL_ERRORS, NoSuchLedgerError, IllegalTransitionError)
-"""After these nothing becomes durable any more: the ledger is not this writer's, or is gone."""
 
 
 class WriterCore:
@@ -165,11 +138,10 @@ class WriterCore:
     def handle(self, event: ev.Event, now_ms: int) -> list[ev.Effect]:
         """Handle one event; return what is to be done, in order."""
         effects: list[ev.Effect] = []
-        self._effects = effects
-        self._now_ms = now_ms
+        self._effects, self._now_ms = effects, now_ms
         if isinstance(event, ev.Appends):  # nearly all that come here
             self._on_appends(event.items)
-            self._follow_routine()
+            self._follow_routine(effects)
             return effects
         is_tick = isinstance(event, ev.Tick)
         if not isinstance(event, ev.Tick):
@@ -198,21 +170,20 @@ class WriterCore:
                 has_acks = True
                 continue
             if has_acks:
-                self._effects = effects
-                self._follow_routine()
+                self._follow_routine(effects)
                 has_acks = False
             effects += self.handle(event, now_ms)
         if has_acks:
-            self._effects = effects
-            self._follow_routine()
+            self._follow_routine(effects)
         return effects
 
-    def _follow_routine(self) -> None:
+    def _follow_routine(self, effects: list[ev.Effect]) -> None:
         """Do what follows from acks, or from appends: they leave most of the state as it was.
 
         So a writer that was undisturbed before them is, unless an answer took a slot down, or too
         many entries wait to be durable.
         """
+        self._effects = effects
         if not self._is_closed:
             is_near = self.path.beyond and self._unsynced.is_near
             if not self._is_calm or self.slots.down or is_near:
@@ -220,7 +191,7 @@ class WriterCore:
             self._go_on(is_tick=False)
         self._check()
 
-    def _take_in(  # noqa: C901, PLR0911, PLR0912 - one case for each event
+    def _take_in(  # noqa: C901 - one case for each event
         self, event: ev.CallEvent | ev.ConnectionEvent | ev.MetadataEvent
     ) -> Sequence[ev.Effect]:
         """Return the effects of an event.
@@ -229,22 +200,8 @@ class WriterCore:
             ZbkError: the event ends the writer.
         """
         match event:
-            case ev.AddAnswered():
-                return self._answers.add_answered(event)
-            case ev.AddFailed():
-                return self._answers.add_failed(event)
             case ev.SlotUp():
                 return self._on_slot_up(event)
-            case ev.SlotDown():
-                return self._answers.take_down(event.slot, event.error)
-            case ev.SyncAnswered():
-                return self._answers.sync_answered(event)
-            case ev.SyncFailed():
-                self._answers.sync_failed(event)
-            case ev.LacTaken():
-                return self._explicit_lac.taken(event.slot, event.lac)
-            case ev.LacFailed():
-                return self._explicit_lac.failed(event.slot, event.lac)
             case ev.EnsembleChanged():
                 return self._answers.ensemble_changed(event, self._now_ms)
             case ev.EnsembleChangeTurn():
@@ -264,7 +221,7 @@ class WriterCore:
             case ev.Abandoned():
                 self._on_abandoned(event.error)
             case _:
-                assert_never(event)
+                return self._answers.take(event)
         return ()
 
     def _on_slot_up(self, event: ev.SlotUp) -> list[ev.Effect]:
@@ -390,13 +347,10 @@ class WriterCore:
             else:
                 self._effects.append(effect)
 
-    # ------------------------------------------------------------------ the end
-
     def _drive_close(self, close: Closing) -> None:
         if self._keeper.is_pending:
             return
-        is_lost = isinstance(self.error, _LOST_ERRORS) and not close.drops_nothing(self.path)
-        if self.error is not None and is_lost and not close.accepts_loss:
+        if self.error is not None and close.is_barred(self.error, self.path):
             self._leave_open(close.ticket, self.error)
             return
         if close.wants_sync(self.path, self._syncs, self._now_ms):
@@ -404,8 +358,7 @@ class WriterCore:
             self._drive_syncs()
         phase = close.proceed(self.path, self._syncs, self._now_ms)
         if phase is ClosePhase.STUCK:
-            error = not_durable(self._ledger_id, self.path, self._syncs)
-            self._leave_open(close.ticket, error)
+            self._leave_open(close.ticket, not_durable(self._ledger_id, self.path, self._syncs))
         elif phase is ClosePhase.LINGER and close.is_lingering_over(self.path, self._now_ms):
             self._close_ledger(close.ticket)
 
