@@ -5,14 +5,15 @@
                 fills its own bookie; a fragment that has it already is left to other workers
     one         the bookie that an operator named
 
-Any thread.
+The rules are ``zbk.protocol.ledger.placement`` and ``zbk.protocol.repair.copy_target``.
 
-Source: the autorecovery page, The Rereplication process; BookKeeper's ``ReplicationWorker``.
+Any thread.
 """
 
 from typing import Protocol
 
 from zbk.client.cluster.placer import BookiePlacer
+from zbk.protocol.repair.copy_target import only_target
 from zbk.protocol.repair.repair_effects import ChooseTarget, TargetChosen
 
 
@@ -46,7 +47,6 @@ class OneTarget:
 
     def choose(self, wanted: ChooseTarget) -> TargetChosen:
         """Return the one bookie, if it can take the slot."""
-        is_taken = self._bookie_id in wanted.ensemble or self._bookie_id in wanted.exclude
-        if is_taken or not self._placer.is_writable(self._bookie_id):
-            return TargetChosen(None, is_skipped=self._is_local)
-        return TargetChosen(self._bookie_id)
+        return only_target(
+            wanted, self._bookie_id, self._placer.is_writable, is_local=self._is_local
+        )

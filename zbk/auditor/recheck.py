@@ -27,12 +27,14 @@ from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier
 from zbk.auditor.ledger_access import LedgerAccess
 from zbk.durability.limbo_recheck import (
+    ROUND_PAUSE_S,
     LedgerRecheck,
     Patience,
     ReadClock,
     RecheckEffect,
     RecheckResult,
     listed_first,
+    next_pause_s,
 )
 from zbk.errors import StorageFailedError, ZbkError
 from zbk.protocol.entry.spans import Span, merged
@@ -46,10 +48,6 @@ CLEAR_COUNT: Final = 256
 CLEAR_MS: Final = 1_000
 """The longest time that a checked ledger waits to be cleared with others."""
 
-ROUND_PAUSE_S: Final = 2.0
-"""The pause after a round that cleared a ledger; every other round doubles it."""
-
-ROUND_PAUSE_MAX_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
 REPORT_COUNT_MAX: Final = 20
 """Ledgers that stay in limbo and are logged by name."""
@@ -104,7 +102,7 @@ class LimboRecheck:
             except ZbkError as error:
                 level = logging.INFO if error.is_retriable else logging.WARNING
                 logger.log(level, "the re-check of ledgers waits: %s", error)
-                pause_s = min(2 * pause_s, ROUND_PAUSE_MAX_S)
+                pause_s = next_pause_s(pause_s, has_cleared=False)
             except Exception as error:  # noqa: BLE001 - the top of a thread; the bookie stops
                 self._on_failure(error)
                 return
@@ -125,7 +123,7 @@ class LimboRecheck:
                     connection, listed, has_lost_fences=has_lost_fences
                 )
             self._log_count()
-            pause_s = ROUND_PAUSE_S if has_cleared else min(2 * pause_s, ROUND_PAUSE_MAX_S)
+            pause_s = next_pause_s(pause_s, has_cleared=has_cleared)
             if self._losses.reasons:
                 self._is_stopped.wait(pause_s)
         return pause_s

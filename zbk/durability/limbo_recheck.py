@@ -40,7 +40,7 @@ ledger in limbo instead: its writers are stopped.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -87,6 +87,21 @@ class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
     def is_cleared(self) -> bool:
         """True when this bookie may deny what it does not have of the ledger."""
         return not self.reason
+
+
+ROUND_PAUSE_S: Final = 2.0
+"""The pause after a round that cleared a ledger; every other round doubles it."""
+
+ROUND_PAUSE_MAX_S: Final = 60.0
+
+
+def next_pause_s(pause_s: float, *, has_cleared: bool) -> float:
+    """Return the pause after a round, given the pause before it. A round may end with an error.
+
+    >>> next_pause_s(8.0, has_cleared=False), next_pause_s(8.0, has_cleared=True)
+    (16.0, 2.0)
+    """
+    return ROUND_PAUSE_S if has_cleared else min(2 * pause_s, ROUND_PAUSE_MAX_S)
 
 
 class Patience:

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 
 from tests.support.quorums import quorums
 from zbk.durability.limbo_recheck import (
+    ROUND_PAUSE_MAX_S,
+    ROUND_PAUSE_S,
     LedgerRecheck,
     Patience,
     ReadClock,
     RecheckEffect,
     RecheckResult,
     listed_first,
+    next_pause_s,
 )
 from zbk.errors import (
     BookieUnavailableError,
@@ -516,3 +519,15 @@ def test_merged_spans_have_the_same_ids(spans: Sequence[Span]) -> None:
 
 def _spans(found: set[int]) -> list[Span]:
     return merged((one, one) for one in found)
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_the_pause_doubles_with_each_round_since_the_last_that_cleared_a_ledger(
+    rounds: list[bool],
+) -> None:
+    pause_s = ROUND_PAUSE_S
+    for has_cleared in rounds:
+        pause_s = next_pause_s(pause_s, has_cleared=has_cleared)
+
+    idle_count = ([True, *rounds][::-1]).index(True)
+    assert pause_s == min(ROUND_PAUSE_S * 2**idle_count, ROUND_PAUSE_MAX_S)
