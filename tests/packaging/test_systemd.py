@@ -1,0 +1,162 @@
+"""The hardening of the units does not break a bookie: its ExecStart runs under the same limits.
+
+There is no systemd here. `unshare` and `setpriv` make the root read-only but for ReadWritePaths and
+take all capabilities, a seccomp filter refuses sockets of other address families, and strace shows
+whether SystemCallFilter would refuse what a bookie calls.
+"""
+
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import zbk
+from tests.support import address_families
+from tests.support.cluster import lone_ledger
+from tests.support.free_port import free_port
+from tests.support.machine import patient_s
+from tests.support.waiting import wait_until
+from zbk.cli.generate.systemd import unit
+
+PROGRAM = Path(sys.executable).with_name("zbk")
+ANALYZE = shutil.which("systemd-analyze")
+
+
+class Service:
+    """A bookie's unit with its configuration, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.directories = [str(folder / name) for name in ("journal", "ledgers")]
+        self.store = folder / "store"
+        self.metadata = f"sqlite://{self.store}/metadata.db"
+        config_file = folder / "bookie.toml"
+        config_file.write_text(
+            f'[bookie]\nmetadata = "{self.metadata}"\njournal_dir = "{self.directories[0]}"\n'
+            f'ledger_dir = "{self.directories[1]}"\nlisten = "tcp://127.0.0.1:{free_port()}"\n'
+            'http = "off"\n'
+        )
+        for path in (self.store, *map(Path, self.directories)):
+            path.mkdir()
+        text = unit("bookie", "zbk", str(PROGRAM), str(config_file), self.directories)
+        lines = [line.partition("=") for line in text.splitlines() if "=" in line]
+        self.fields = {name: value for name, _, value in lines}
+        self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        self.environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        init = [str(PROGRAM), "bookie", "init", "--config", str(config_file)]
+        subprocess.run(init, env=self.environment, check=True, capture_output=True)
+
+    @contextmanager
+    def started(self, prefix: Sequence[str]) -> Iterator[None]:
+        """Start ExecStart; after the block, SIGTERM must end it as a stop of the unit does."""
+        with (self.folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*prefix, *shlex.split(self.fields["ExecStart"])],
+                env=self.environment,
+                cwd="/",
+                umask=int(self.fields["UMask"], 8),
+                start_new_session=True,
+                stderr=log,
+            )
+        try:
+            yield
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("ascii")
+            os.kill(int(children.split()[0]) if children else process.pid, signal.SIGTERM)
+            assert process.wait(patient_s(30)) == 0
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def use(self) -> None:
+        """Append to the bookie and read back."""
+        with zbk.connect(self.metadata) as client:
+            wait_until(lambda: len(client.list_bookies()) == 1)
+            with lone_ledger(client) as ledger:
+                ledger.append(b"kept")
+                ledger_id = ledger.ledger_id
+            with client.open_ledger(ledger_id) as reader:
+                assert [bytes(one.payload) for one in reader.read(0, 0)] == [b"kept"]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path)
+
+
+def sandbox(service: Service) -> list[str]:
+    """Return the words before a command that runs with the limits of the unit."""
+    fields = service.fields
+    assert (fields["ProtectSystem"], fields["NoNewPrivileges"]) == ("strict", "yes")
+    assert fields["CapabilityBoundingSet"] == fields["AmbientCapabilities"] == ""
+    writable = [*shlex.split(fields["ReadWritePaths"]), str(service.store)]  # ZooKeeper is remote
+    binds = [f"mount --bind {shlex.quote(path)} {shlex.quote(path)}" for path in writable]
+    refused = shlex.quote(str(service.folder / "refused"))
+    script = [*binds, "mount -o remount,bind,ro /", f"! touch {refused} 2>/dev/null", 'exec "$@"']
+    return [
+        *("unshare", "--mount", "/bin/sh", "-c", " && ".join(script), "sh"),
+        *("setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"),
+        *(sys.executable, address_families.__file__, fields["RestrictAddressFamilies"]),
+    ]
+
+
+def is_permitted(command: list[str]) -> bool:
+    return (
+        shutil.which(command[0]) is not None
+        and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not is_permitted(["unshare", "--mount"]), reason="namespaces need root")
+@pytest.mark.skipif(
+    platform.machine() not in address_families.SOCKET_CALL, reason="seccomp needs numbers of calls"
+)
+def test_a_bookie_works_in_the_sandbox_of_its_unit(service: Service) -> None:
+    with service.started(sandbox(service)):
+        service.use()
+
+    assert not (service.folder / "refused").exists()
+    modes = {path.stat().st_mode & 0o027 for one in service.directories for path in files_in(one)}
+    assert modes == {0}, "UMask"
+
+
+def files_in(folder: str) -> Iterator[Path]:
+    return (path for path in Path(folder).rglob("*") if path.is_file())
+
+
+@pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
+@pytest.mark.skipif(not is_permitted(["strace", "-o", "/dev/null"]), reason="there is no strace")
+def test_a_bookie_calls_only_what_its_unit_permits(service: Service) -> None:
+    trace = service.folder / "trace"
+    with service.started(["strace", "-f", "-qq", "-o", str(trace)]):
+        service.use()
+
+    text = trace.read_text("utf-8", "replace")
+    calls = set(re.findall(r"^\d+ +([a-z_0-9]+)\(", text, re.MULTILINE))
+    assert {"openat", "socket"} <= calls
+    assert calls - permitted(service.fields["SystemCallFilter"]) == set()
+    families = set(re.findall(r"^\d+ +socket\((AF_\w+)", text, re.MULTILINE))
+    assert "AF_INET" in families
+    assert families <= set(service.fields["RestrictAddressFamilies"].split())
+
+
+def permitted(name: str) -> set[str]:
+    """Return the system calls of a set of systemd, and of the sets in it."""
+    done = subprocess.run(
+        [ANALYZE or "", "syscall-filter", name], capture_output=True, text=True, check=True
+    )
+    words = [line.split()[0] for line in done.stdout.splitlines()[1:] if line.strip()]
+    found = {word for word in words if word[0] not in "@#"}
+    for word in words:
+        if word[0] == "@":
+            found |= permitted(word)
+    return found
