@@ -11,12 +11,14 @@ from docs.generator.copies import DOCUMENTS, PICTURES, ROOT, copied_page
 from docs.generator.errors import errors
 from docs.generator.formats import files as file_formats
 from docs.generator.formats import wire
+from docs.generator.operations import operations
 from docs.generator.options import options
 from docs.generator.python_api import python_api
 
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands,
     "options": options,
+    "operations": operations,
     "errors": errors,
     "python_api": python_api,
     "wire": wire,

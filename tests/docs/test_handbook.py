@@ -12,6 +12,7 @@ import zbk
 from docs.generator.hook import PARTS
 from tests.support.command_samples import ARGUMENTS, UNTIL_STOPPED
 from tests.support.document import ROOT
+from zbk.admin.operations import OPERATIONS
 from zbk.config import SECTIONS
 from zbk.config.option import options_of
 from zbk.errors import ERROR_BY_CODE
@@ -74,6 +75,9 @@ def test_commands_options_and_errors_are_complete() -> None:
     for config_type in SECTIONS.values():
         for key in options_of(config_type):
             assert f"| `{key}` |" in options, key
+    operations = PARTS["operations"]()
+    for operation in OPERATIONS:
+        assert f"`{operation.method} {operation.path}`" in operations
     errors = PARTS["errors"]()
     for code, error in ERROR_BY_CODE.items():
         assert f"### {code} {error.__name__} " in errors

@@ -30,6 +30,7 @@ DOCS = ROOT / "docs"
 ACTIVATE = ". .venv/bin/activate\n"
 STAND_INS = {
     "9182": "{port}",
+    "8710": "{port}",
     "zk://zk1:2181,zk2:2181,zk3:2181/zbk": "sqlite://{home}/metadata.db",
     "tcp://0.0.0.0:3181": "tcp://127.0.0.1:0",
     "tcp://bookie1:3181": "",

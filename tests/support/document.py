@@ -21,7 +21,7 @@ from tests.support.machine import patient_s
 
 ROOT = Path(__file__).parents[2]
 BLOCK_TIMEOUT_S = patient_s(60.0)
-SERVERS = ("zbk up", "zbk bookie run", "zbk autorecovery run")
+SERVERS = ("zbk up", "zbk bookie run", "zbk autorecovery run", "zbk console")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -122,7 +122,7 @@ def run_block(
 
 
 def start_and_wait_ready(text: str, home: Path, environment: dict[str, str]) -> Started:
-    """Start the server of a block and wait until it prints or logs READY."""
+    """Start the server of a block and wait until it says that it is ready."""
     process = subprocess.Popen(
         ["/bin/bash", "-euc", f". .venv/bin/activate\nexec {text}"],
         cwd=home / "zbk",
@@ -135,7 +135,7 @@ def start_and_wait_ready(text: str, home: Path, environment: dict[str, str]) -> 
     printed = []
     for line in process.stdout:
         printed.append(line)
-        if re.search(r"\bREADY\b", line):
+        if re.search(r"\bREADY\b|^console  http", line):
             return Started(process)
     process.stdout.close()
     process.wait()
