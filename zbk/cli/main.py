@@ -47,6 +47,7 @@ COMMANDS = commands_of(
         "doctor": ("health.doctor:doctor", "Check this machine and its way to the cluster."),
         "debug": ("health.debug:debug", "Collect what helpers need to know of a cluster."),
         "cluster": ("cluster:cluster", "Create clusters with a layout of your choice."),
+        "metadata": ("metadata:metadata", "Back up, move and check the metadata of a cluster."),
         "bookie": ("bookie.group:bookie", "Create, run and inspect bookies."),
         "autorecovery": ("autorecovery.group:autorecovery", "Repair the ledgers of dead bookies."),
         "inspect": ("inspect.group:inspect", "Print a bookie's files; change nothing."),

@@ -1,0 +1,189 @@
+"""Dumps of a metadata tree: there and back, every cut, and what the check finds."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.ledgers import metadata_maker
+from tests.support.made_ledgers import make_ledgers
+from tests.support.memory_store import MemoryStore, MemoryTree
+from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError
+from zbk.metadata.dumps.dump_file import Dump, DumpedNode, write_dump
+from zbk.metadata.dumps.export import nodes_of
+from zbk.metadata.dumps.record_check import check_records
+from zbk.metadata.dumps.restore import restore
+from zbk.metadata.paths import IDGEN, INSTANCEID, cookie_path, ledger_path
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.instance import initialise, instance_id
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.store import MetadataStore
+from zbk.metadata.values import Cookie, IdCounter, LedgerLayout, LogHead, encode
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.repair.underreplicated import MissingReason
+
+LEDGER_COUNT = 300
+LAST_LEDGER = ledger_path(LEDGER_COUNT - 1, LedgerLayout.HIERARCHICAL)
+
+
+@pytest.fixture
+def store() -> Iterator[MetadataStore]:
+    made = MemoryStore(MemoryTree())
+    instance = initialise(made)
+    for bookie_id in ("b1", "b2", "b3"):
+        cookie = Cookie(
+            bookie_id=bookie_id,
+            instance_id=instance,
+            journal_dirs=("/j",),
+            ledger_dirs=("/l",),
+            created_ms=1,
+        )
+        BookieRegistry(made).create_cookie(cookie)
+    make_ledgers(made, range(LEDGER_COUNT))
+    made.set(IDGEN, encode(IdCounter(next_ledger_id=LEDGER_COUNT)), made.get(IDGEN).version)
+    log = LogMetadata(name="events", log_id="x", created_ms=1, ledger_ids=(3, 7))
+    made.create("/logs/events", encode(LogHead(log_id="x")), make_parents=True)
+    made.create("/logs/events/x", encode(log))
+    UnderreplicationStore(made).report(5, ["b1"], MissingReason.NOT_WRITTEN)
+    made.create("/available/b1", b"a registration", is_ephemeral=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def file(store: MetadataStore, tmp_path: Path) -> Path:
+    path = tmp_path / "dump"
+    with path.open("wb") as out:
+        write_dump(out, nodes_of(store), address=store.address, exported_ms=1)
+    return path
+
+
+def test_a_restored_store_has_the_same_lasting_records(store: MetadataStore, file: Path) -> None:
+    dump = Dump(file)
+    empty = MemoryStore(MemoryTree())
+    assert restore(empty, dump) == dump.node_count > LEDGER_COUNT
+    assert instance_id(empty) == instance_id(store)
+    before = {one.path: one.value for one in nodes_of(store)}
+    assert {one.path: one.value for one in nodes_of(empty)} == before
+    assert "/available/b1" not in before
+    assert check_records(nodes_of(empty)) == []
+    with pytest.raises(InvalidOptionError, match="is not empty"):
+        restore(empty, dump)
+    empty.close()
+
+
+def test_an_interrupted_restore_is_no_cluster(file: Path) -> None:
+    class Cut(MemoryStore):
+        def multi(self, operations: object) -> None:
+            if any(one.path == INSTANCEID for one in operations):  # type: ignore[attr-defined]
+                raise InterruptedError
+            super().multi(operations)  # type: ignore[arg-type]
+
+    cut = Cut(MemoryTree())
+    with pytest.raises(InterruptedError):
+        restore(cut, Dump(file))
+    with pytest.raises(InvalidOptionError, match="no cluster"):
+        instance_id(cut)
+    with pytest.raises(InvalidOptionError, match="is not empty"):
+        restore(cut, Dump(file))
+    cut.close()
+
+
+def test_a_cut_or_changed_dump_restores_nothing(file: Path, tmp_path: Path) -> None:
+    whole = file.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    other = tmp_path / "other"
+    spoilt = [b"", b"\n", b"[]\n", b"\xff" * 1_000, whole + b"\n", whole + whole]
+    spoilt += [b"".join(lines[:count]) for count in (1, 2, len(lines) - 1)]
+    spoilt += [whole[:size] for size in range(0, len(whole), len(whole) // 50)]
+    spoilt += [b"".join([*lines[:9], *lines[10:]]), b"".join([*lines[:9], lines[8], *lines[9:]])]
+    step = len(whole) // 60
+    for place in range(1, len(whole) - 1, step):
+        flipped = whole[place] ^ 1
+        spoilt.append(whole[:place] + bytes([flipped]) + whole[place + 1 :])
+    for text in spoilt:
+        other.write_bytes(text)
+        with pytest.raises((CorruptRecordError, UnsupportedVersionError)):
+            Dump(other)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"path": "/a/../b"},
+        {"path": "a"},
+        {"path": "/nowhere/a"},
+        {"path": 7},
+        {"value": "*"},
+        {"value": None},
+        {"value": base64.b64encode(bytes(1_000_001)).decode()},
+        {"version": "x"},
+    ],
+)
+def test_a_dump_with_a_right_checksum_is_checked_too(node: object, tmp_path: Path) -> None:
+    assert isinstance(node, dict)
+    lines = [{"zbk_metadata_dump": 1}, {"path": "/a", "version": 0, "value": ""} | node]
+    text = b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+    end = {"node_count": 1, "sha256": hashlib.sha256(text).hexdigest()}
+    path = tmp_path / "dump"
+    path.write_bytes(text + json.dumps(end).encode() + b"\n")
+    with pytest.raises(CorruptRecordError):
+        Dump(path)
+
+
+def test_a_newer_dump_and_a_folder_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    path.write_bytes(b'{"zbk_metadata_dump": 2}\n')
+    with pytest.raises(UnsupportedVersionError, match="format 2"):
+        Dump(path)
+    with pytest.raises(InvalidOptionError, match="no regular file"):
+        Dump(tmp_path)
+
+
+def test_a_dump_of_no_cluster_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    with path.open("wb") as out:
+        write_dump(out, [DumpedNode("/a", b"")], address="", exported_ms=1)
+    empty = MemoryStore(MemoryTree())
+    with pytest.raises(InvalidOptionError, match="holds no cluster"):
+        restore(empty, Dump(path))
+    assert empty.children("/") == []
+    empty.close()
+
+
+def _set(path: str, value: bytes) -> Callable[[MetadataStore], object]:
+    return lambda store: store.set(path, value, store.get(path).version)
+
+
+DAMAGE: list[tuple[Callable[[MetadataStore], object], str, str]] = [
+    (lambda _store: None, "", ""),
+    (_set(LAST_LEDGER, b"damage"), LAST_LEDGER, ""),
+    (_set(LAST_LEDGER, encode(metadata_maker()(4))), LAST_LEDGER, "belongs elsewhere"),
+    (_set(IDGEN, encode(IdCounter(next_ledger_id=299))), LAST_LEDGER, "gives this id away again"),
+    (lambda store: store.delete("/logs/events/x"), "/logs/events", "does not exist"),
+    (lambda store: store.delete(ledger_path(7, LedgerLayout.HIERARCHICAL)), "/logs/events/x", "7"),
+    (lambda store: store.delete(IDGEN), IDGEN, "is missing"),
+    (lambda store: store.create("/other"), "/other", "no record of zbk"),
+    (lambda store: store.create("/logs/events/x/y"), "/logs/events/x/y", "no record of zbk"),
+    (lambda store: store.create("/ledgers/junk"), "/ledgers/junk", "not a ledger"),
+]
+
+
+@pytest.mark.parametrize(("change", "path", "problem"), DAMAGE)
+def test_the_check_finds_what_is_wrong(
+    store: MetadataStore, change: Callable[[MetadataStore], object], path: str, problem: str
+) -> None:
+    change(store)
+    found = check_records(nodes_of(store))
+    assert [one.path for one in found] == ([path] if path else [])
+    assert all(problem in one.problem for one in found)
+
+
+def test_the_check_names_every_ledger_of_a_bookie_without_a_cookie(store: MetadataStore) -> None:
+    store.delete(cookie_path("b2"))
+    found = check_records(nodes_of(store))
+    assert len(found) == LEDGER_COUNT
+    assert {one.problem for one in found} == {"names bookies that have no cookie: b2"}
