@@ -34,11 +34,11 @@ from zbk.actors.identity.identity import check_identity, place_of
 from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.losses import Losses
 from zbk.actors.messages import Answered, AskStorage
-from zbk.actors.serve.journal import Synced
 from zbk.actors.serve.ledger_lookups import LedgerLookup, LookedUp, LookUp
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import Fetch, MovedEntries
 from zbk.actors.serve.storage import Requests, StorageMessage, WatchesDue
+from zbk.actors.serve.sync_queue import Synced
 from zbk.actors.space_gate import SpaceGate
 from zbk.config import BookieConfig
 from zbk.errors import (

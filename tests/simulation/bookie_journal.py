@@ -8,7 +8,12 @@ from typing import Final, Protocol
 
 from tests.simulation.bookie_parts import Inbox, Parts, SyncingBookie, Tell, never_stops
 from tests.simulation.kernel import Kernel, Node
-from zbk.actors.serve.journal import AppendGroup, NoteSynced, Synced, SyncProgress
+from zbk.actors.serve.journal import NoteSynced
+from zbk.actors.serve.sync_queue import (
+    AppendGroup,
+    Synced,
+    SyncProgress,
+)
 from zbk.actors.space_gate import SpaceGate
 from zbk.storage.journal.journal import Journal
 from zbk.transport.inbound import Outbound

@@ -5,9 +5,14 @@ from typing import Any, Protocol
 
 from tests.simulation.oracle import BookieOracle
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.actors.serve.journal import AppendGroup, JournalActor, SyncProgress, SyncQueue
+from zbk.actors.serve.journal import JournalActor
 from zbk.actors.serve.read import ReadActor
 from zbk.actors.serve.storage import StorageActor
+from zbk.actors.serve.sync_queue import (
+    AppendGroup,
+    SyncProgress,
+    SyncQueue,
+)
 from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.journal import Journal, SyncBegun

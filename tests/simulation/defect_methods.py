@@ -9,10 +9,11 @@ import msgspec
 from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.support.simulated_disk import SimulatedFile
 from zbk.actors.serve.add_requests import AddRequests
-from zbk.actors.serve.journal import AppendGroup, JournalActor, WriteMessage
+from zbk.actors.serve.journal import JournalActor, WriteMessage
 from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.read import Fetch, ReadActor
+from zbk.actors.serve.sync_queue import AppendGroup
 from zbk.actors.serve.turn import Turn
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.durability.bookie_ledger import BookieLedger

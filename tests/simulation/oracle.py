@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 from tests.simulation.kernel import Kernel
 from tests.simulation.passwords import key_of
 from tests.support.checker import Violation
-from zbk.actors.serve.journal import AppendGroup
+from zbk.actors.serve.sync_queue import AppendGroup
 from zbk.durability.level import level_of
 from zbk.errors import (
     EntryUnreadableError,

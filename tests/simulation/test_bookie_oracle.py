@@ -13,7 +13,7 @@ from tests.simulation.tape import Tape
 from tests.support.batches import batch_of
 from tests.support.ledgers import metadata_maker
 from tests.support.storage_actor import OTHER_KEY, add, batch
-from zbk.actors.serve.journal import AppendGroup
+from zbk.actors.serve.sync_queue import AppendGroup
 from zbk.errors import LedgerFencedError, UnauthorizedError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.journal.record import EntriesRecord

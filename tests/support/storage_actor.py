@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import Fetch, MovedEntries, ReadActor
 from zbk.actors.serve.storage import Requests, StorageActor, StorageMessage
+from zbk.actors.serve.sync_queue import (
+    AppendGroup,
+    Synced,
+    SyncProgress,
+)
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.new_ledgers import Finding, KnownLedger
 from zbk.errors import ZbkError, from_wire

@@ -9,7 +9,8 @@ import pytest
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import LEDGER_ID, World, add, batch, read, read_lac, write_lac
 from zbk.actors.messages import Answered, AskStorage
-from zbk.actors.serve.journal import AppendGroup, JournalActor, NoteSynced, SyncQueue
+from zbk.actors.serve.journal import JournalActor, NoteSynced
+from zbk.actors.serve.sync_queue import AppendGroup, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue

@@ -9,10 +9,14 @@ import pytest
 from tests.support.bookie_storages import storage_on
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, FakeTicker, add, batch, read_lac
-from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.storage import Quiesce, Requests, StorageActor, StorageMessage
+from zbk.actors.serve.sync_queue import (
+    AppendGroup,
+    Synced,
+    SyncProgress,
+)
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.config.units import FreeLimit

@@ -24,13 +24,12 @@ from zbk.actors.serve.journal import (
     JournalSyncActor,
     NoteSynced,
     SyncDue,
-    SyncProgress,
-    SyncQueue,
 )
 from zbk.actors.serve.ledger_lookups import LookupActor
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import MovedEntries, ReadActor
 from zbk.actors.serve.storage import Quiesce, StorageActor, StorageDoor
+from zbk.actors.serve.sync_queue import SyncProgress, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, limits_of, room_of

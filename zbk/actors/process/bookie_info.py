@@ -7,7 +7,7 @@ import pykka
 
 from zbk.actors.identity.identity import service_note
 from zbk.actors.identity.losses import Losses
-from zbk.actors.serve.journal import SyncQueue
+from zbk.actors.serve.sync_queue import SyncQueue
 from zbk.actors.upkeep.gc import GcAsked
 from zbk.actors.upkeep.scrub import ScrubAsked
 from zbk.actors.upkeep.scrub_status import scrub_status

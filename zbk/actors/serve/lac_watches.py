@@ -24,8 +24,8 @@ from typing import Final
 
 import msgspec
 
-from zbk.actors.serve.journal import SyncProgress
 from zbk.actors.serve.ledger_table import LedgerSlot
+from zbk.actors.serve.sync_queue import SyncProgress
 from zbk.errors import BusyError, ZbkError
 from zbk.protocol.entry.words import LedgerType
 from zbk.transport.inbound import Inbound

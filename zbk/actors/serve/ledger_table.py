@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from zbk.actors.serve.journal import SyncProgress
+from zbk.actors.serve.sync_queue import SyncProgress
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptorsError

@@ -6,11 +6,12 @@ from typing import TypeAlias
 import msgspec
 
 from zbk.actors.messages import Sink, TickSource
-from zbk.actors.serve.journal import JournalSink, Send, SyncProgress
+from zbk.actors.serve.journal import JournalSink
 from zbk.actors.serve.lac_watches import WATCH_COUNT_MAX
 from zbk.actors.serve.ledger_lookups import LookUp
 from zbk.actors.serve.ledger_table import LEDGER_COUNT_MAX
 from zbk.actors.serve.read import Fetch
+from zbk.actors.serve.sync_queue import Send, SyncProgress
 from zbk.actors.space_gate import SpaceGate
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import CollectGarbage, GetBookieInfo, Message, Scrub

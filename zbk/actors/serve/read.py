@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.serve.journal import Send
 from zbk.actors.serve.refusals import refusal_of
+from zbk.actors.serve.sync_queue import Send
 from zbk.errors import EntryUnreadableError, ZbkError
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.refusals import Refusals

@@ -27,7 +27,6 @@ import pykka
 from zbk.actors.base import LendingActor, StopBookie
 from zbk.actors.messages import Answered, AskStorage, ForgetLedgers, Sink, StorageQuestion
 from zbk.actors.serve.add_requests import AddRequests
-from zbk.actors.serve.journal import Synced
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_lookups import LookedUp
 from zbk.actors.serve.ledger_table import LedgerTable
@@ -35,6 +34,7 @@ from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import ResolveAgain
 from zbk.actors.serve.read_requests import ReadRequests
+from zbk.actors.serve.sync_queue import Synced
 from zbk.actors.serve.turn import AddCounts, Ticket, Turn
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.errors import (

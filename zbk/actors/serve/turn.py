@@ -20,12 +20,12 @@ from contextlib import suppress
 
 import msgspec
 
-from zbk.actors.serve.journal import AppendGroup, SyncProgress
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.actors.serve.parts import ServeParts
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.refusals import answerable, refusal_of
+from zbk.actors.serve.sync_queue import AppendGroup, SyncProgress
 from zbk.durability.level import AcknowledgesAfter
 from zbk.errors import (
     CorruptRecordError,

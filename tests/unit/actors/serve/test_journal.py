@@ -10,12 +10,14 @@ import pytest
 from tests.support.waiting import wait_until
 from zbk.actors.serve.journal import (
     OWN_SYNC_SIZE_MAX,
-    AppendGroup,
     JournalActor,
     JournalDoor,
     JournalSyncActor,
     NoteSynced,
     SyncDue,
+)
+from zbk.actors.serve.sync_queue import (
+    AppendGroup,
     Synced,
     SyncProgress,
     SyncQueue,

@@ -9,9 +9,13 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, OTHER_KEY, World, add, batch, write_lac
 from tests.support.storage_actor import read_lac as read_lac_of
 from zbk.actors.messages import ForgetLedgers
-from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
 from zbk.actors.serve.lac_watches import SESSION_IDLE_MS, WAIT_MS_MAX
 from zbk.actors.serve.storage import Quiesce, WatchesDue
+from zbk.actors.serve.sync_queue import (
+    AppendGroup,
+    Synced,
+    SyncProgress,
+)
 from zbk.durability.limbo import LossReason
 from zbk.errors import (
     BusyError,
