@@ -39,6 +39,7 @@ from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.clock import monotonic_s
 from zbk.system.files import OsFiles
+from zbk.system.ports import is_free_port
 
 START_TIMEOUT_S: Final = 30.0
 LOOK_INTERVAL_S: Final = 0.03
@@ -329,7 +330,7 @@ class LocalCluster:
         former = {index: 0 if one is None else one.incarnation for index, one in found.items()}
         for index in indexes:
             port = self._seats[index].port
-            command = self._bookie_command(index, port if local_state.is_free_port(port) else 0)
+            command = self._bookie_command(index, port if is_free_port(port) else 0)
             log_path = self.folder / f"bookie{index}.log"
             self._children[index] = Child(f"bookie {index}", command, log_path)
             self._is_expected_down.discard(index)

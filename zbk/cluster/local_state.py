@@ -1,6 +1,5 @@
 """The record of a local cluster in its folder: ``cluster.json``."""
 
-import socket
 from pathlib import Path
 from typing import Final
 
@@ -94,14 +93,3 @@ def write_state(folder: Path, state: ClusterState) -> None:
     new = folder / f"{STATE_NAME}.new"
     new.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
     new.replace(folder / STATE_NAME)
-
-
-def is_free_port(port: int) -> bool:
-    """Return whether a bookie can listen on a loopback port. 0 means any port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

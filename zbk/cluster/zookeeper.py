@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from zbk.cluster.java import find_java, zookeeper_class_path
-from zbk.cluster.local_state import is_free_port
 from zbk.errors import MetadataUnavailableError
 from zbk.system.clock import monotonic_s
+from zbk.system.ports import is_free_port
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 30.0

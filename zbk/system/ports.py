@@ -25,6 +25,21 @@ class PortUse(msgspec.Struct, frozen=True):
 
 def port_use(host: str, port: int) -> PortUse:
     """Return whether a TCP address of this machine is free, and if not, which process has it."""
+    error = _listen_error(host, port)
+    if error is None:
+        return PortUse(is_free=True)
+    if error.errno != errno.EADDRINUSE:
+        return PortUse(is_free=False, reason=error.strerror or str(error))
+    pid = _owner(port)
+    return PortUse(is_free=False, pid=pid, command="" if pid is None else _command(pid))
+
+
+def is_free_port(port: int) -> bool:
+    """Return whether a bookie can listen on a loopback port. 0 means any port."""
+    return _listen_error("127.0.0.1", port) is None
+
+
+def _listen_error(host: str, port: int) -> OSError | None:
     name = "" if host in ("*", "0.0.0.0") else host.strip("[]")  # noqa: S104 - compared, not bound
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -33,12 +48,8 @@ def port_use(host: str, port: int) -> PortUse:
             probe.bind((name, port))
             probe.listen(1)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                return PortUse(is_free=False, reason=error.strerror or str(error))
-        else:
-            return PortUse(is_free=True)
-    pid = _owner(port)
-    return PortUse(is_free=False, pid=pid, command="" if pid is None else _command(pid))
+            return error
+    return None
 
 
 def _owner(port: int) -> int | None:
