@@ -21,7 +21,9 @@ class Site:
         self.url = url
         self.cluster = cluster
         self.client = client
-        self.pd_id = self.vd_id = 0
+        self.pd_id = 0
+        self.writer = client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
+        self.vd_id = self.writer.ledger_id
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +40,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with client.create_ledger(custom_metadata={"job": b"nightly"}) as ledger:
             ledger.append_many([b"x" * 100] * 2_000)
         site.pd_id = ledger.ledger_id
-        writer = client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
-        writer.append_many([b"y" * 100] * 500)
-        writer.sync()
-        writer.append_many([b"y" * 100] * 200)
-        site.vd_id = writer.ledger_id
+        site.writer.append_many([b"y" * 100] * 500)
+        site.writer.sync()
+        site.writer.append_many([b"y" * 100] * 200)
         yield site
 
 

@@ -108,6 +108,16 @@ def test_the_map_of_a_ledger_has_a_block_for_each_bookie(
     assert [one["last_entry_id"] for one in found["fragments"]][-1] == 1_999
 
 
+def test_the_gap_of_a_vd_ledger_is_what_a_loss_of_power_takes_now(
+    site: Site, browser: webdriver.Chrome
+) -> None:
+    browser.get(f"{site.url}/ledgers/{site.vd_id}")
+    site.writer.append_many([b"y" * 100] * 300)
+    wait_for(lambda: "300 at risk" in browser.find_element(By.ID, "live").text)
+    site.writer.sync()
+    wait_for(lambda: "300 at risk" not in browser.find_element(By.ID, "live").text)
+
+
 def test_the_keyboard_leads_through_lists_and_pages(site: Site, browser: webdriver.Chrome) -> None:
     browser.get(f"{site.url}/ledgers")
     body = browser.find_element(By.TAG_NAME, "body")

@@ -109,7 +109,9 @@ def make_app(
         routes.append(Route(path, console.page(template, page)))
     app = Starlette(
         routes=routes,
-        exception_handlers={Exception: console.failed, HTTPException: console.failed},
+        exception_handlers=dict.fromkeys(
+            (ZbkError, HTTPException, Exception), console.failed
+        ),  # the last one is logged by the guard
     )
     return _WithHeaders(app)
 
@@ -207,8 +209,6 @@ class _Console:
     async def failed(self, request: Request, error: Exception) -> Response:
         """Return the answer for an error."""
         status, text, command = _status_of(error)
-        if status == 500:
-            LOG.error("a request for %s failed", request.url.path, exc_info=error)
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": text, "status": status, "next": command}, status)
         data = {"title": "Not found" if status == 404 else "This did not work", "cli": command}

@@ -15,13 +15,13 @@ from typing import Final
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.repair_backlog import RepairBacklog
 from zbk.config import ClientConfig
-from zbk.console.history import History
+from zbk.console.history import GapHistory, History
 from zbk.console.metric_page import SERIES, histograms_in, increase
 from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.health.cluster_health import ClusterFacts
 from zbk.health.cluster_rates import ClusterSample
 from zbk.health.cluster_sampler import ClusterSampler
-from zbk.health.cluster_survey import survey_cluster
+from zbk.health.cluster_survey import survey_store
 from zbk.health.journal_scrape import BOOKIE_COUNT_MAX, PAGE_SIZE_MAX
 from zbk.system.clock import monotonic_ms, monotonic_s, wall_ms
 
@@ -48,6 +48,7 @@ class Collector:
         self.sample: ClusterSample | None = None
         self.error = ""  # why there are no new figures
         self.backlog = RepairBacklog()
+        self.gaps = GapHistory()
         self._lock = threading.Lock()
         self._connection: ClusterConnection | None = None
         self._histograms: dict[str, dict[tuple[str, str], tuple[int, ...]]] = {}
@@ -66,7 +67,8 @@ class Collector:
         """Stop, and close all connections."""
         self._is_stopping.set()
         for thread in self._threads:
-            thread.join(2 * TIMEOUT_S)
+            if thread.is_alive():
+                thread.join(2 * TIMEOUT_S)
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -120,7 +122,7 @@ class Collector:
         while not self._is_stopping.is_set():
             started_s = monotonic_s()
             try:
-                facts = survey_cluster(self.metadata, TIMEOUT_S)
+                facts = survey_store(self.connection().store, TIMEOUT_S)
             except ZbkError as error:
                 facts = ClusterFacts(metadata=self.metadata, store_error=str(error))
             except Exception:

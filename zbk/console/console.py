@@ -1,7 +1,7 @@
 """A running console: collector, app and server together; a context manager."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from starlette.types import ASGIApp
@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 from zbk.config.http_address import AUTO, parse_http
 from zbk.console.app import make_app
 from zbk.console.collector import Collector
-from zbk.errors import InvalidOptionError
+from zbk.errors import InvalidOptionError, MetadataUnavailableError
 from zbk.http import HttpServer, serve
 from zbk.http.guard import is_loopback
 
@@ -30,7 +30,8 @@ def running_console(
     """Serve a console until the block ends; yield its URL.
 
     Raises:
-        InvalidOptionError: the address is malformed or taken, or others could act through it.
+        InvalidOptionError: the address is malformed or taken, or others could act through it; or
+            there is no cluster at ``metadata``.
     """
     if http != AUTO and allow_actions and not is_loopback(parse_http(http)[0]):
         raise InvalidOptionError("http", http, "a console with --allow-actions listens on loopback")
@@ -42,8 +43,10 @@ def running_console(
         allow_actions=allow_actions,
     )
     server = _server(app, http, hosts)
-    collector.start()
     try:
+        with suppress(MetadataUnavailableError):  # pages say so until it answers
+            collector.connection()
+        collector.start()
         yield server.url
     finally:
         server.close()

@@ -111,6 +111,35 @@ def gap(rows: Sequence[Any]) -> Markup:
     return _svg(WIDTH, max(1, len(known)) * ROW_HEIGHT, text, "".join(parts), "wide")
 
 
+def gap_lines(gaps: Sequence[Any], height: int = 140) -> Markup:
+    """Return the gap of one ledger over time: synced, confirmed and stored entries as lines.
+
+    A gap has ``at_ms``, ``synced``, ``confirmed`` and ``stored``. The area between the first and
+    the last of the lines is what a loss of power takes.
+    """
+    if not gaps:
+        return _svg(WIDTH, 2, "no gap is known", "", "wide")
+    low = min(one["synced"] for one in gaps)
+    span = max(1, max(one["stored"] for one in gaps) - low)
+    start_ms, time_ms = gaps[0]["at_ms"], max(1, gaps[-1]["at_ms"] - gaps[0]["at_ms"])
+
+    def points(name: str) -> list[str]:
+        return [
+            f"{70 + (WIDTH - 70) * (one['at_ms'] - start_ms) / time_ms:.1f},"
+            f"{height - 4 - (height - 12) * (one[name] - low) / span:.1f}"
+            for one in gaps
+        ]
+
+    stored, synced = points("stored"), points("synced")
+    parts = [f'<polygon class="atrisk" points="{" ".join([*stored, *reversed(synced)])}"/>']
+    for kind, line in (("line", stored), ("confirmed", points("confirmed")), ("synced", synced)):
+        parts.append(f'<polyline class="{kind}" points="{" ".join(line)}"/>')
+    parts.append(f'<text class="tick" x="0" y="14">{low + span:,}</text>')
+    parts.append(f'<text class="tick" x="0" y="{height - 4}">{low:,}</text>')
+    risk = gaps[-1]["stored"] - gaps[-1]["synced"]
+    return _svg(WIDTH, height, f"entries at risk over time, now {risk:,}", "".join(parts), "wide")
+
+
 def area(values: Sequence[float], text: str, height: int = 120) -> Markup:
     """Return an area under values over time, from 0 to their largest."""
     top = max(values, default=0.0) or 1.0

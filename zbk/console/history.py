@@ -4,11 +4,13 @@
     sparks     ``SPARK_COUNT_MAX`` for each bookie, below ``SPARK_BOOKIE_MAX``
     columns    ``COLUMN_COUNT_MAX`` of the heat map: counts of answers by latency bucket
     events     ``EVENT_COUNT_MAX``
+    gaps       ``GAP_COUNT_MAX`` for each of ``GAP_LEDGER_MAX`` ledgers
 
 One thread adds, any thread reads: readers copy.
 """
 
-from collections import deque
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,6 +23,8 @@ SPARK_COUNT_MAX: Final = 60
 SPARK_BOOKIE_MAX: Final = 256
 COLUMN_COUNT_MAX: Final = 180
 EVENT_COUNT_MAX: Final = 500
+GAP_COUNT_MAX: Final = 450
+GAP_LEDGER_MAX: Final = 64
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,36 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     lane: str  # a bookie id, or "repair"
     kind: str
     text: str
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """How far one VD ledger is synced at a moment: entry ids, -1 is none."""
+
+    at_ms: int  # wall clock
+    synced: int  # at the ack quorum
+    confirmed: int  # the LAC
+    stored: int  # the LAP: the last entry that some bookie has
+
+
+class GapHistory:
+    """The gaps of the ledgers whose pages are open, one for each time that a page is read.
+
+    The ``GAP_LEDGER_MAX`` that were read last are kept, with ``GAP_COUNT_MAX`` moments each.
+    """
+
+    def __init__(self) -> None:
+        self._rings: OrderedDict[int, deque[Gap]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, ledger_id: int, gap: Gap) -> list[Gap]:
+        """Record the gap of a ledger; return those that are kept."""
+        with self._lock:
+            ring = self._rings.setdefault(ledger_id, deque(maxlen=GAP_COUNT_MAX))
+            self._rings.move_to_end(ledger_id)
+            if len(self._rings) > GAP_LEDGER_MAX:
+                self._rings.popitem(last=False)
+            ring.append(gap)
+            return list(ring)
 
 
 class History:

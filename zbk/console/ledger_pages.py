@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
+
 from zbk.client.cluster.ledger_calls import info_request
 from zbk.client.cluster.requests import ReplyBox, answer_of
 from zbk.console.collector import TIMEOUT_S, Collector
+from zbk.console.history import Gap
 from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError, ZbkError
 from zbk.metadata.paths import is_ledger_id
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.system.clock import monotonic_s
+from zbk.system.clock import monotonic_s, wall_ms
 from zbk.system.deadline import within
 from zbk.wire.messages import LedgerInfo
 
@@ -112,6 +115,8 @@ def ledger_page(collector: Collector, ledger_id: int) -> dict[str, Any]:
     named = dict.fromkeys(name for one in reversed(found.fragments) for name in one.bookies)
     bookies = bookie_rows(collector, found, sorted(list(named)[:BOOKIE_COUNT_MAX]), registered)
     repair = task[0] if task is not None else shelved
+    gap = gap_of(found, bookies)
+    gaps = collector.gaps.add(ledger_id, gap) if gap is not None else []
     return {
         "title": f"Ledger {ledger_id}",
         "cli": f"zbk ledger show {ledger_id}",
@@ -124,6 +129,7 @@ def ledger_page(collector: Collector, ledger_id: int) -> dict[str, Any]:
         },
         "fragments": fragments,
         "bookies": bookies,
+        "gaps": [msgspec.to_builtins(one) for one in gaps],
         "repair": None
         if repair is None
         else {
@@ -132,6 +138,26 @@ def ledger_page(collector: Collector, ledger_id: int) -> dict[str, Any]:
             "why": repair.unrepairable or repair.failure,
         },
     }
+
+
+def gap_of(found: LedgerMetadata, bookies: list[dict[str, Any]]) -> Gap | None:
+    """Return how far an open VD ledger is synced; ``None`` for others, or without answers.
+
+    An entry is synced once an ack quorum of the last fragment has it on stable storage.
+    """
+    last = set(found.last_fragment.bookies)
+    rows = [
+        one for one in bookies if one["bookie_id"] in last and one["last_add_synced"] is not None
+    ]
+    if found.is_closed or len(rows) < found.ack_quorum_size:
+        return None
+    synced = sorted((one["last_add_synced"] for one in rows), reverse=True)
+    return Gap(
+        at_ms=wall_ms(),
+        synced=synced[found.ack_quorum_size - 1],
+        confirmed=max(one["lac"] for one in rows),
+        stored=max(one["last_entry_id"] for one in rows),
+    )
 
 
 def bookie_rows(

@@ -43,12 +43,20 @@ def survey_cluster(metadata: str, timeout_s: float, ask: AskBookies = ask_bookie
     except MetadataUnavailableError as error:
         return ClusterFacts(metadata=metadata, store_error=str(error))
     try:
+        return survey_store(store, timeout_s, ask)
+    finally:
+        store.close()
+
+
+def survey_store(
+    store: MetadataStore, timeout_s: float, ask: AskBookies = ask_bookies
+) -> ClusterFacts:
+    """Return the facts of the cluster in an open store. As ``survey_cluster``."""
+    try:
         with within(timeout_s):
             facts, instance = _of_store(store)
     except MetadataUnavailableError as error:
-        return ClusterFacts(metadata=metadata, store_error=str(error))
-    finally:
-        store.close()
+        return ClusterFacts(metadata=store.address, store_error=str(error))
     journals = scrape_journals({one.bookie_id: one.http for one in facts.bookies})
     answers = ask({one.bookie_id: one.address for one in facts.bookies}, instance, timeout_s)
     bookies = tuple(

@@ -48,6 +48,14 @@ def test_the_gap_is_what_is_stored_and_not_synced() -> None:
     assert "50 at risk" in figure
 
 
+def test_the_gap_over_time_has_three_lines_and_names_the_entries_at_risk() -> None:
+    gaps = [{"at_ms": n, "synced": 0, "confirmed": n, "stored": 10 * n} for n in range(4)]
+    figure = figures.gap_lines(gaps)
+    lines = [len(drawn(figure, kind)) for kind in ("line", "confirmed", "synced", "atrisk")]
+    assert lines == [1, 1, 1, 1]
+    assert "now 30" in figure
+
+
 def test_a_heat_map_has_a_cell_for_each_bucket_with_answers() -> None:
     cells = drawn(figures.heat_map([[0, 4, 0], [1, 0, 0]], ["1 ms", "2 ms", "more"], "t"), "heat")
     assert [one.get("fill-opacity") for one in cells] == ["1.00", "0.57"]
@@ -64,7 +72,8 @@ def test_a_timeline_has_a_mark_for_each_event() -> None:
 
 def test_figures_without_data_are_empty() -> None:
     for figure in (
-        figures.fragment_map([], []), figures.gap([]), figures.heat_map([], [], "t"),
+        figures.fragment_map([], []), figures.gap([]), figures.gap_lines([]),
+        figures.heat_map([], [], "t"),
         figures.timeline([], 0, 0), figures.area([], "t"), figures.spark([]), figures.bar(9, "t"),
     ):  # fmt: skip
         assert ET.fromstring(str(figure)).get("aria-label")  # noqa: S314 - our own

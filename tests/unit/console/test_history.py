@@ -1,7 +1,7 @@
 """The rings are bounded, and events are what changed between two samples."""
 
 from zbk.console import history
-from zbk.console.history import History, events_between
+from zbk.console.history import Gap, GapHistory, History, events_between
 from zbk.console.metric_page import histograms_in, increase, percentiles
 from zbk.health.cluster_rates import BookieSample, ClusterSample
 
@@ -61,3 +61,13 @@ def test_the_counts_of_a_bookie_that_restarted_are_all_new() -> None:
     assert increase((1, 5), (2, 6)) == (1, 1)
     assert increase((1, 5), (1, 0)) == (1, 0)
     assert increase((), (3, 4)) == (3, 4)
+
+
+def test_gaps_are_kept_for_the_ledgers_that_were_read_last() -> None:
+    gaps = GapHistory()
+    for ledger_id in range(history.GAP_LEDGER_MAX + 1):
+        for at_ms in range(history.GAP_COUNT_MAX + 1 if ledger_id == 5 else 2):
+            gaps.add(ledger_id, Gap(at_ms, 0, 1, 2))
+    assert len(gaps.add(history.GAP_LEDGER_MAX, Gap(9, 0, 1, 2))) == 3
+    assert len(gaps.add(5, Gap(9, 0, 1, 2))) == history.GAP_COUNT_MAX
+    assert len(gaps.add(0, Gap(9, 0, 1, 2))) == 1  # it was dropped

@@ -1,0 +1,77 @@
+"""``zbk console`` as a command: it starts, serves, ends, and refuses what it cannot serve."""
+
+import json
+import signal
+import socket
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from tests.support.cluster import Shell, cluster
+from tests.support.waiting import wait_until
+from zbk.cluster.local import LocalCluster
+
+__all__ = ["cluster"]
+
+
+def test_it_serves_until_it_is_interrupted(cluster: LocalCluster, tmp_path: Path) -> None:
+    running = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri}).start(
+        "console", "--http", "127.0.0.1:0", "-o", "json"
+    )
+    assert running.stdout is not None
+    url = json.loads(running.stdout.readline())["url"]
+
+    def has_seen_all() -> bool:
+        with urlopen(f"{url}/index.json", timeout=10) as answer:  # noqa: S310 - our own
+            return bool(json.loads(answer.read())["headline"]["writable_count"] == 3)
+
+    wait_until(has_seen_all)
+    running.send_signal(signal.SIGINT)
+    _output, errors = running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert errors == b"zbk: stopped\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--http", "nonsense"], "give HOST:PORT"),
+        (["--http", "TAKEN"], "another process has this port"),
+        (["--http", "0.0.0.0:0", "--allow-actions"], "listens on loopback"),
+        ([], "none.db"),
+    ],
+)
+def test_an_address_that_cannot_be_served_is_one_line(
+    tmp_path: Path, arguments: list[str], text: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = [address if one == "TAKEN" else one for one in arguments]
+        store = f"sqlite://{tmp_path}/none.db"
+        running = Shell(tmp_path).start("console", "--metadata", store, *words)
+        _output, errors = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert text in errors.decode()
+    assert errors.count(b"\n") == 1
+
+
+def test_without_its_metadata_store_it_serves_and_says_so(tmp_path: Path) -> None:
+    running = Shell(tmp_path).start(
+        "console", "--metadata", "zk://127.0.0.1:1/zbk", "--http", "127.0.0.1:0", "-o", "json"
+    )
+    assert running.stdout is not None
+    url = json.loads(running.stdout.readline())["url"]
+
+    def says_so() -> bool:
+        with urlopen(f"{url}/", timeout=10) as answer:  # noqa: S310 - our own
+            return b"the metadata store does not answer" in answer.read()
+
+    wait_until(says_so)
+    with pytest.raises(HTTPError, match="503"):
+        urlopen(f"{url}/ledgers", timeout=20)  # noqa: S310
+    running.send_signal(signal.SIGTERM)
+    _output, errors = running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert b"Traceback" not in errors
