@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from functools import cached_property
 
 import pytest
 from selenium import webdriver
@@ -22,8 +23,19 @@ class Site:
         self.cluster = cluster
         self.client = client
         self.pd_id = 0
-        self.writer = client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
-        self.vd_id = self.writer.ledger_id
+
+    @cached_property
+    def writer(self) -> zbk.LedgerWriter:
+        """The writer of a VD ledger of which 200 entries are not synced."""
+        writer = self.client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
+        writer.append_many([b"y" * 100] * 500)
+        writer.sync()
+        writer.append_many([b"y" * 100] * 200)
+        return writer
+
+    @property
+    def vd_id(self) -> int:
+        return self.writer.ledger_id
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +52,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with client.create_ledger(custom_metadata={"job": b"nightly"}) as ledger:
             ledger.append_many([b"x" * 100] * 2_000)
         site.pd_id = ledger.ledger_id
-        site.writer.append_many([b"y" * 100] * 500)
-        site.writer.sync()
-        site.writer.append_many([b"y" * 100] * 200)
         yield site
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -117,6 +118,8 @@ class TestUp:
         assert up.stdout is not None
         shown = json.loads(up.stdout.readline())
         assert shown["is_context"]
+        with urlopen(f"{shown['console']}/index.json", timeout=30) as page:  # noqa: S310 - our own
+            assert json.loads(page.read())["title"] == "Overview"
         pids = [bookie["pid"] for bookie in shown["bookies"]] + [shown["autorecovery"]["pid"]]
 
         shell.run("ledger", "append", stdin=b"kept\n")
@@ -134,6 +137,7 @@ class TestUp:
             again.terminate()
             assert again.wait(30) == 0
             rest = again.stdout.read().decode()
+        assert "the web console, in a browser" in rest
         assert len(lines) + len(rest.splitlines()) <= 13
 
     def test_its_bookies_have_as_long_to_start_as_it_is_told(self, shell: Shell) -> None:

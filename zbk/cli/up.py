@@ -220,13 +220,13 @@ def _show(
         click.echo(f"  and {len(bookies) - BOOKIES_SHOWN} more: zbk bookie ls")
     if beside is not None:
         click.echo(f"  autorecovery  pid {beside.pid}: zbk autorecovery status")
-    if console:
-        click.echo(f"  console   {console}")
     click.echo(f"READY in {seconds:.1f} s. Ctrl-C stops it. Next, in another terminal:")
     if not is_context:
         click.echo(
             f"  export ZBK_METADATA={cluster.metadata_uri}  # another cluster is the default"
         )
+    if console:
+        click.echo(f"  {console:<28} the web console, in a browser")
     click.echo("  zbk ledger append FILE       a new ledger, one entry per line")
     click.echo("  zbk ledger cat ID --lines    read it back")
 

@@ -109,9 +109,8 @@ def make_app(
         routes.append(Route(path, console.page(template, page)))
     app = Starlette(
         routes=routes,
-        exception_handlers=dict.fromkeys(
-            (ZbkError, HTTPException, Exception), console.failed
-        ),  # the last one is logged by the guard
+        # the guard logs the last kind
+        exception_handlers=dict.fromkeys((ZbkError, HTTPException, Exception), console.failed),
     )
     return _WithHeaders(app)
 
