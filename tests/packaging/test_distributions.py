@@ -17,38 +17,26 @@ from tests.support.distributions import (
     build,
     install,
     make_environment,
+    run_build,
     run_outside,
 )
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return the wheel and the source distribution of this checkout."""
-    return build(ROOT, tmp_path_factory.mktemp("dist"))
-
-
-def unpack(sdist: Path, folder: Path) -> Path:
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / f"zbk-{zbk.__version__}"
-
-
 def test_two_builds_in_two_folders_at_two_times_have_the_same_bytes(
-    built: tuple[Path, Path], tmp_path: Path
+    built: tuple[Path, Path], unpacked: Path, tmp_path: Path
 ) -> None:
-    first = unpack(built[1], tmp_path / "a")
     second = tmp_path / "b" / "elsewhere"
-    for folder, _, names in os.walk(first, topdown=False):
-        copy = second / Path(folder).relative_to(first)
+    for folder, _, names in os.walk(unpacked, topdown=False):
+        copy = second / Path(folder).relative_to(unpacked)
         copy.mkdir(parents=True, exist_ok=True)
         for number, name in enumerate(sorted(names, reverse=True)):  # another order in the folder
             shutil.copy(Path(folder, name), copy / name)
             (copy / name).chmod((copy / name).stat().st_mode & 0o700)  # as under a strict umask
             os.utime(copy / name, (10**9 + number, 10**9 + number))
 
-    for source, umask in ((first, 0o022), (second, 0o077)):
+    for source, umask in ((unpacked, 0o022), (second, 0o077)):
         again = build(source, tmp_path / f"dist{umask}", umask=umask)
         for one, other in zip(built, again, strict=True):
             assert one.name == other.name
@@ -60,15 +48,16 @@ def test_the_time_of_the_commit_is_the_time_of_the_members(
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
 
-    _, sdist = build(ROOT, tmp_path)
+    run_build(ROOT, tmp_path, "-t", "sdist")
 
+    (sdist,) = tmp_path.iterdir()
     with tarfile.open(sdist) as archive:
         assert {member.mtime for member in archive} == {1_700_000_000}
 
 
 def test_the_wheel_works_outside_the_checkout(built: tuple[Path, Path], tmp_path: Path) -> None:
     """Dependencies are those of this environment, so that nothing is downloaded."""
-    python = make_environment(tmp_path / "venv")
+    python = make_environment(tmp_path / "venv", has_pip=False)
     (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
     here = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "dependencies.pth").write_text("\n".join(here) + "\n")

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -28,23 +29,34 @@ with LocalCluster(sys.argv[1], bookie_count=1) as cluster:
 
 def build(source: Path, folder: Path, *, umask: int = 0o022) -> tuple[Path, Path]:
     """Build a source tree; return the wheel and the source distribution."""
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
-    subprocess.run(command, cwd=source, check=True, capture_output=True, umask=umask)
+    run_build(source, folder, umask=umask)
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return wheel, sdist
 
 
-def make_environment(folder: Path, python: str = sys.executable) -> Path:
-    """Make a virtual environment; return its Python."""
-    subprocess.run([python, "-m", "venv", str(folder)], check=True, capture_output=True)
+def run_build(source: Path, folder: Path, *arguments: str, umask: int = 0o022) -> None:
+    """Build what the arguments say, or all."""
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder), *arguments]
+    subprocess.run(command, cwd=source, check=True, capture_output=True, umask=umask)
+
+
+def make_environment(folder: Path, python: str = sys.executable, *, has_pip: bool = True) -> Path:
+    """Make a virtual environment; return its Python. One without pip is made in no time."""
+    options = [] if has_pip or find_spec("pip") is None else ["--without-pip"]
+    command = [python, "-m", "venv", *options, str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
     return folder / "bin" / "python"
 
 
 def install(python: Path, *arguments: str) -> None:
-    """Install with pip, which ignores the settings of this machine that name folders of wheels."""
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    """Install with the pip of an environment, or with this one if it has none."""
+    has_pip = (python.parent / "pip").exists()
+    pip = [str(python), "-m", "pip"]
+    if not has_pip:
+        pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    options = ["install", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run(
-        [*pip, *arguments], cwd=python.parent, capture_output=True, text=True, check=False
+        [*pip, *options, *arguments], cwd=python.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -55,6 +55,7 @@ _LONG_WAITING: Final = (
     f"{_INTEGRATION}/test_compaction.py",
     f"{_INTEGRATION}/test_thousand_ledgers.py",
     f"{_INTEGRATION}/test_bench_write.py",
+    "tests/packaging/",
     f"{_INTEGRATION}/",
 )
 """Tests that mostly wait, those that take longest first."""

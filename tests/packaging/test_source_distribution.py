@@ -2,29 +2,12 @@
 
 import re
 import subprocess
-import sys
-import tarfile
 from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
 
-import zbk
-
-ROOT = Path(__file__).parents[2]
 BESIDE = re.compile(r"\[[^\]]+\]\((?!https?:|#)([^)#]+)[^)]*\)")
-
-
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of an unpacked source distribution."""
-    folder = tmp_path_factory.mktemp("sdist")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (packed,) = folder.glob("*.tar.gz")
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / f"zbk-{zbk.__version__}"
 
 
 @pytest.mark.parametrize("command", ["make demo", "make test"])
