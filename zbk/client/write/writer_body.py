@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
+from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.write.append_future import AppendFuture, SharedCondition, resolve_all
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_metadata import (
@@ -105,9 +106,7 @@ class WriterBody:
         self._appended = setup.totals.by_type[ledger.ledger_type]
         self.ledger_id = ledger.ledger_id
         self._requests = WriterRequests(
-            ledger.ledger_id,
-            ledger.ledger_type,
-            setup.ledger_key,
+            LedgerRequests(ledger.ledger_id, ledger.ledger_type, setup.ledger_key),
             setup.pool,
             self._sink,
             setup.request_timeout_ms,

@@ -4,21 +4,18 @@ Runs in the writer's actor. A reply is matched by its key: the writer, the slot,
 the epoch of the slot.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests
+from zbk.client.cluster.requests import REQUEST_OVERHEAD_SIZE
 from zbk.errors import MalformedMessageError, ZbkError
-from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
-from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.write import events as core
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import News, Outgoing, Reply, Sink
-from zbk.wire.codec import encode_ids
-from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
-
-REQUEST_OVERHEAD_SIZE: Final = 512
-"""Bytes of a request beside its frames: header and routing."""
+from zbk.wire.messages import AddAnswer, LacAnswer, Request, SyncAnswer
 
 
 # The garbage collector follows these keys: a writer that waits for an answer is part of a cycle.
@@ -46,15 +43,12 @@ class WriterRequests:
     """Sends the requests of one writer. ``bookies`` are their receivers, by slot."""
 
     __slots__ = (
-        "_ledger_id", "_ledger_key", "_ledger_type", "_pool", "_sent", "_sink", "_timeout_ms",
-        "_unsent", "_writer", "bookies",
+        "_build", "_pool", "_sent", "_sink", "_timeout_ms", "_unsent", "_writer", "bookies",
     )  # fmt: skip
 
     def __init__(
         self,
-        ledger_id: int,
-        ledger_type: LedgerType,
-        ledger_key: bytes,
+        build: LedgerRequests,
         pool: BookiePool,
         sink: Sink,
         timeout_ms: int,
@@ -62,26 +56,23 @@ class WriterRequests:
         writer: object,
     ) -> None:
         self.bookies: tuple[str, ...] = ()
-        self._ledger_id = ledger_id
-        self._ledger_type = ledger_type
-        self._ledger_key = ledger_key
+        self._build = build
         self._pool = pool
         self._sink = sink
         self._timeout_ms = timeout_ms
         self._writer = writer
         self._unsent: list[Outgoing] = []
-        self._sent: tuple[EntryBatch, Add, tuple[bytes, ...], int] | None = None
+        self._sent: tuple[EntryBatch, Request, tuple[bytes, ...], int] | None = None
 
     def add(self, effect: core.SendAdd) -> None:
         """Make the request that sends a batch; ``flush`` sends it."""
         batch, slot = effect.batch, effect.slot
         sent = self._sent
         if sent is None or sent[0] is not batch:  # one batch goes to many slots
-            frames = _frames_of(batch)
-            sent = (batch, self._add_of(batch, effect.lac), frames, _size_of(frames))
-            self._sent = sent
+            request, frames = self._build.add(batch, effect.lac)
+            sent = self._sent = (batch, request, frames, _size_of(frames))
         _, request, frames, size = sent
-        key = _AddKey(self._writer, slot, request.first_entry_id, effect.epoch)
+        key = _AddKey(self._writer, slot, batch.first_entry_id, effect.epoch)
         self._unsent.append(
             Outgoing(self.bookies[slot], request, frames, self._sink, key, self._timeout_ms, size)
         )
@@ -95,43 +86,19 @@ class WriterRequests:
 
     def send_sync(self, effect: core.SendSync) -> None:
         """Request an fsync."""
-        request = Sync(
-            request_id=0,
-            ledger_id=self._ledger_id,
-            ledger_key=self._ledger_key,
-            lac=effect.lac,
-        )
         key = _SyncKey(self._writer, effect.slot, effect.sync_id, effect.epoch)
-        self._request(effect.slot, request, key)
+        self._request(effect.slot, self._build.sync(effect.lac), key)
 
     def send_lac(self, effect: core.SendLac) -> None:
         """Send the LAC."""
-        request = WriteLac(
-            request_id=0,
-            ledger_id=self._ledger_id,
-            ledger_key=self._ledger_key,
-            ledger_type=self._ledger_type,
-            lac=effect.lac,
-        )
-        self._request(effect.slot, request, _LacKey(self._writer, effect.slot, effect.lac))
+        key = _LacKey(self._writer, effect.slot, effect.lac)
+        self._request(effect.slot, self._build.write_lac(effect.lac), key)
 
-    def _add_of(self, batch: EntryBatch, lac: int) -> Add:
-        return Add(
-            request_id=0,
-            ledger_id=batch.ledger_id,
-            ledger_key=self._ledger_key,
-            ledger_type=self._ledger_type,
-            first_entry_id=batch.first_entry_id,
-            count=batch.count,
-            lac=lac,
-            checksum=batch.checksum,
-            is_striped=not isinstance(batch.entry_ids, range),
-        )
-
-    def _request(self, slot: int, request: Sync | WriteLac, key: object) -> None:
-        size = REQUEST_OVERHEAD_SIZE
+    def _request(self, slot: int, built: BuiltRequest, key: object) -> None:
+        request, frames = built
+        size = _size_of(frames)
         self._pool.request(
-            Outgoing(self.bookies[slot], request, (), self._sink, key, self._timeout_ms, size)
+            Outgoing(self.bookies[slot], request, frames, self._sink, key, self._timeout_ms, size)
         )
 
 
@@ -164,11 +131,6 @@ def event_of(reply: Reply) -> core.Event:
             return core.LacFailed(slot, lac, _error_of(reply))
         case _:
             raise AssertionError("a writer sends adds, syncs and LACs")
-
-
-def _frames_of(batch: EntryBatch) -> tuple[bytes, ...]:
-    frames = (sizes_to_wire(batch.sizes), batch.body)
-    return frames if isinstance(batch.entry_ids, range) else (*frames, encode_ids(batch.entry_ids))
 
 
 def _size_of(frames: tuple[bytes, ...]) -> int:

@@ -140,7 +140,7 @@ class Closing:
     def is_barred(self, error: ZbkError, path: WritePath) -> bool:
         """Return whether the writer's error leaves its end to recovery: the ledger stays open."""
         is_lost = isinstance(error, _LOST_ERRORS) and not self.drops_nothing(path)
-        return is_lost and not self._accepts_loss
+        return is_lost and not self.accepts_loss
 
     def is_lingering_over(self, path: WritePath, now_ms: int) -> bool:
         """Return whether the ledger may be closed now, once it lingers."""
