@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from zbk.client import arguments
+from zbk.client.handle import close_after
 from zbk.client.log.driver import LedgerClient, LogDriver
 from zbk.client.log.gate import AppendGate
 from zbk.client.log.reader import LogReading
@@ -95,14 +96,7 @@ class Log:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc is None:
-            self.close()
-            return
-        try:
-            self.close()
-        except ZbkError as error:
-            if error is not exc:
-                exc.add_note(f"zbk: closing log {self.name} failed too: {error}")
+        close_after(self.close, exc, f"log {self.name}")
 
     # ------------------------------------------------------------------ state
 

@@ -8,6 +8,7 @@ from typing import Final, Self, TypeAlias, TypeVar
 import msgspec
 
 from zbk.client import arguments
+from zbk.client.handle import close_after
 from zbk.client.write.append_future import AppendFuture, SharedCondition
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_body import AskClose, AskSync
@@ -97,13 +98,7 @@ class LedgerWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc is None:
-            self.close()
-            return
-        try:
-            self.close()
-        except Exception as error:  # noqa: BLE001 - the body's own error is the one to raise
-            exc.add_note(f"zbk: closing ledger {self.ledger_id} failed too: {error}")
+        close_after(self.close, exc, f"ledger {self.ledger_id}")
 
     # ------------------------------------------------------------------ what it is
 
