@@ -20,6 +20,12 @@ class SpaceGate:
         self._tell: Callable[[str], None] | None = None
         self._untold_path: str | None = None
         self.is_readonly = False  # set by the disk monitor
+        self.is_switched_off = False  # by an operator; the disk monitor does not touch it
+
+    @property
+    def refuses_adds(self) -> bool:
+        """Return whether the bookie is read-only, for either reason."""
+        return self.is_readonly or self.is_switched_off
 
     def met_no_space(self, path: str) -> None:
         """Close the gate: a write to ``path`` found no space."""

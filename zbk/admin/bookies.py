@@ -8,6 +8,7 @@ from zbk.admin.cluster import Cluster
 from zbk.admin.operation import Arguments
 from zbk.config.http_address import host_of
 from zbk.errors import InvalidOptionError, UnavailableError
+from zbk.metadata.records.bookies import BookieRegistry
 
 if TYPE_CHECKING:
     from zbk.wire.messages import BookieInfo
@@ -53,6 +54,21 @@ def bookie_state(cluster: Cluster, given: Arguments) -> dict[str, bool]:
         "shuttingDown": False,
         "availableForHighPriorityWrites": not info.is_readonly or info.has_reserve,
     }
+
+
+def readonly_switch(cluster: Cluster, given: Arguments) -> dict[str, bool]:
+    """Return whether a bookie is read-only, and whether an operator switched it so."""
+    bookie_id = _bookie_id(cluster, given)
+    switched = BookieRegistry(cluster.store).is_switched_readonly(bookie_id)
+    return {"readOnly": cluster.client.bookie_info(bookie_id).is_readonly, "switched": switched}
+
+
+def switch_readonly(cluster: Cluster, given: Arguments) -> dict[str, bool]:
+    """Switch a bookie to read-only, or back."""
+    registry = BookieRegistry(cluster.store)
+    bookie_id = _bookie_id(cluster, given)
+    registry.switch_readonly(bookie_id, is_readonly=given["readOnly"])
+    return {"switched": registry.is_switched_readonly(bookie_id)}
 
 
 def bookie_is_ready(cluster: Cluster, given: Arguments) -> dict[str, str]:

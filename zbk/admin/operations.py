@@ -106,6 +106,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         (_BOOKIE_ID,),
     ),
     Operation(
+        "GET", "/api/v1/bookie/state/readonly", "Show whether a bookie is read-only.",
+        bookies.readonly_switch, _fields(readOnly=_FLAG, switched=_FLAG), (_BOOKIE_ID,),
+    ),
+    Operation(
+        "PUT", "/api/v1/bookie/state/readonly", "Switch a bookie to read-only, or back.",
+        bookies.switch_readonly, _fields(switched=_FLAG),
+        (_BOOKIE_ID, Parameter("readOnly", "boolean", "Whether it is read-only.")),
+    ),
+    Operation(
         "GET", "/api/v1/bookie/is_ready", "Check that a bookie responds.",
         bookies.bookie_is_ready, _fields(bookie_id=_TEXT), (_BOOKIE_ID,),
     ),

@@ -101,6 +101,7 @@ class StoredCookie(Cookie, frozen=True, kw_only=True):
 
     incarnation: int = 0  # the highest with which the bookie was admitted; never lowered
     has_served: bool = False  # its directories show that it has served; False after a wipe
+    is_readonly: bool | msgspec.UnsetType = msgspec.UNSET  # True: an operator switched it so
 
 
 class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):

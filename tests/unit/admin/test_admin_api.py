@@ -33,9 +33,11 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.http import serve
+from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
+from zbk.metadata.values import Cookie
 from zbk.protocol.repair.underreplicated import MissingReason
 
 TOKEN = "0123456789abcdef"
@@ -47,7 +49,15 @@ class Api:
     def __init__(self) -> None:
         self.client = FakeClient()
         self.store = MemoryStore(MemoryTree())
-        initialise(self.store)
+        instance = initialise(self.store)
+        cookie = Cookie(
+            bookie_id=BOOKIES[0],
+            instance_id=instance,
+            journal_dirs=(),
+            ledger_dirs=(),
+            created_ms=1,
+        )
+        BookieRegistry(self.store).create_cookie(cookie)
         self.cluster = Cluster(
             "memory://",
             connect=lambda _address: cast("Client", self.client),
@@ -109,6 +119,7 @@ SAMPLES: dict[str, object] = {
     "enabled": "true",
     "delay_seconds": 5,
     "level": "info",
+    "readOnly": "true",
 }
 
 
@@ -302,6 +313,14 @@ def test_bookies_are_listed_by_state(api: Api) -> None:
     assert api.get(path) == {BOOKIES[0]: None, BOOKIES[1]: None}
     assert api.get(path, type="ro", print_hostnames="true") == {BOOKIES[2]: "127.0.0.1"}
     assert api.ask("GET", path, type="all").status == 400
+
+
+def test_the_readonly_switch_is_set_and_shown(api: Api) -> None:
+    path = "/api/v1/bookie/state/readonly"
+    for state in ("true", "false"):
+        assert api.ask("PUT", path, readOnly=state).status == 200
+        assert api.get(path)["switched"] is (state == "true")
+    assert api.ask("PUT", path, readOnly="true", bookie_id="nobody").status == 400
 
 
 def test_autorecovery_is_switched_and_its_tasks_are_listed(api: Api) -> None:

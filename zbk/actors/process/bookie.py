@@ -30,6 +30,7 @@ from zbk.actors.identity.history import BookieHistory
 from zbk.actors.identity.identity import check_identity, in_service, service_note
 from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.losses import Losses
+from zbk.actors.identity.readonly_switch import watch_switch
 from zbk.actors.identity.service import settle
 from zbk.actors.process.bookie_actors import BookieActors, BookieParts
 from zbk.actors.process.bookie_metrics import BookieMetrics
@@ -98,6 +99,7 @@ class Bookie:
         self._is_clean = False  # nothing failed, and all promises are on stable storage
         self._files: FileSystem = files or OsFiles()
         self.ended = threading.Event()
+        self._mode_lock = threading.Lock()
         self._supervisor = SupervisorActor.start(self.ended)
         self._closing: list[Callable[[], None]] = []
         self._actors: BookieActors | None = None
@@ -182,11 +184,12 @@ class Bookie:
         with self._failing(storage):
             history.claim()
         actors = self._start_actors(start, storage, history.incarnation)
+        self._closing.append(watch_switch(store, cookie.bookie_id, gate, self._on_mode).cancel)
         registration = BookieRegistration(
             bookie_id=cookie.bookie_id,
             address=config.advertise or actors.front.endpoint,
             incarnation=history.incarnation,
-            is_readonly=gate.is_readonly,
+            is_readonly=gate.refuses_adds,
             started_ms=wall_ms(),
             version=__version__,
             rack=config.rack,
@@ -317,10 +320,12 @@ class Bookie:
 
     def _on_mode(self) -> None:
         """Report to new clients and in the registration whether the bookie is read-only."""
-        if self._gate is not None and self._actors is not None:
-            self._actors.front.admission.is_readonly = self._gate.is_readonly
+        if self._gate is None or self._actors is None:
+            return
+        with self._mode_lock:  # of the disk monitor and of the switch
+            self._actors.front.admission.is_readonly = self._gate.refuses_adds
             if self._registered is not None:
-                self._registered.want_readonly(is_readonly=self._gate.is_readonly)
+                self._registered.want_readonly(is_readonly=self._gate.refuses_adds)
 
     def _on_registration(self, state: RegistrationState) -> None:
         logger.info("registration: %s", state)

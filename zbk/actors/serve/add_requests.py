@@ -70,6 +70,8 @@ class AddRequests:
         whole = _batch_of(request, inbound.frames, self._entry_size_max)
         if self._storage.limbo.limbo.losses and not request.is_recovery:
             self._check_limbo(request)
+        if self._space.is_switched_off and not request.is_recovery:
+            raise self._space.refusal()
         if self._space.is_readonly:
             self._check_space(request, EntriesRecord(whole).size)
         slot = self._gate.slot(inbound, request)

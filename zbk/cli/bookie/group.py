@@ -151,6 +151,7 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
             "show": ("group:show", "Show the state that a bookie reports."),
             "gc": ("gc:gc", "Ask a running bookie to drop deleted ledgers."),
             "scrub": ("scrub:scrub", "Ask running bookies to look for damage on their disks."),
+            "readonly": ("readonly:readonly", "Switch a bookie to read-only, or back."),
             "recover": ("recover:recover", "Copy a bookie's entries to other bookies."),
             "decommission": (
                 "recover:decommission",

@@ -23,6 +23,7 @@ from zbk.errors import (
     BadVersionError,
     ClientClosedError,
     CorruptRecordError,
+    InvalidOptionError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -150,6 +151,36 @@ class BookieRegistry:
             return msgspec.structs.replace(now, has_served=False) if now.has_served else None
 
         self._change_cookie(bookie_id, forgotten)
+
+    def switch_readonly(self, bookie_id: str, *, is_readonly: bool) -> None:
+        """Set the manual read-only switch of a bookie.
+
+        Raises:
+            InvalidOptionError: there is no such bookie.
+            MetadataUnavailableError, BadVersionError: as ``raise_incarnation``.
+        """
+        wanted = True if is_readonly else msgspec.UNSET
+
+        def switched(now: StoredCookie) -> StoredCookie | None:
+            if now.is_readonly is wanted:
+                return None
+            return msgspec.structs.replace(now, is_readonly=wanted)
+
+        try:
+            self._change_cookie(bookie_id, switched)
+        except NoNodeError as error:
+            raise _no_bookie(bookie_id) from error
+
+    def is_switched_readonly(self, bookie_id: str) -> bool:
+        """Return the manual read-only switch of a bookie.
+
+        Raises:
+            InvalidOptionError: there is no such bookie.
+        """
+        found = self.read_stored_cookie(bookie_id)
+        if found is None:
+            raise _no_bookie(bookie_id)
+        return found.is_readonly is True
 
     def _change_cookie(
         self, bookie_id: str, change: Callable[[StoredCookie], StoredCookie | None]
@@ -311,6 +342,10 @@ class BookieRegistry:
             except (CorruptRecordError, UnsupportedVersionError) as error:
                 LOG.warning("leaving out a bookie whose registration cannot be read: %s", error)
         return found
+
+
+def _no_bookie(bookie_id: str) -> InvalidOptionError:
+    return InvalidOptionError("bookie id", bookie_id, "no bookie of the cluster has it")
 
 
 class _BookiesWatch:
