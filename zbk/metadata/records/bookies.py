@@ -162,9 +162,8 @@ class BookieRegistry:
         wanted = True if is_readonly else msgspec.UNSET
 
         def switched(now: StoredCookie) -> StoredCookie | None:
-            if now.is_readonly is wanted:
-                return None
-            return msgspec.structs.replace(now, is_readonly=wanted)
+            changed = msgspec.structs.replace(now, is_readonly=wanted)
+            return None if changed == now else changed
 
         try:
             self._change_cookie(bookie_id, switched)
