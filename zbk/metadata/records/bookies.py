@@ -156,8 +156,7 @@ class BookieRegistry:
         """Set the manual read-only switch of a bookie.
 
         Raises:
-            InvalidOptionError: there is no such bookie.
-            MetadataUnavailableError, BadVersionError: as ``raise_incarnation``.
+            InvalidOptionError: there is no such bookie; others as ``raise_incarnation``.
         """
         wanted = True if is_readonly else msgspec.UNSET
 
