@@ -43,7 +43,9 @@ def _offset_ms(url: str, timeout_s: float) -> int | None:
         urllib.request.urlopen(f"{url}/version", timeout=timeout_s) as answer,  # noqa: S310 - checked
     ):
         page = answer.read(PAGE_SIZE_MAX)
+        now_ms = wall_ms()
         error_ms = (monotonic_us() - started_us) / 2_000
-        offset_ms = msgspec.json.decode(page, type=_Version).time_ms - (wall_ms() - error_ms)
-        return 0 if abs(offset_ms) <= error_ms else round(offset_ms)
+        offset_ms = msgspec.json.decode(page, type=_Version).time_ms - (now_ms - error_ms)
+        is_within_error = abs(offset_ms) <= error_ms + 1  # both times are cut to milliseconds
+        return 0 if is_within_error else round(offset_ms)
     return None
