@@ -9,17 +9,26 @@ from urllib.request import urlopen
 
 import pytest
 
+import zbk
 from tests.support.cluster import Shell, cluster
+from tests.support.http import ask
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
 __all__ = ["cluster"]
 
+TOKEN = "0123456789abcdef"
 
-def test_it_serves_until_it_is_interrupted(cluster: LocalCluster, tmp_path: Path) -> None:
+
+def test_it_serves_pages_and_the_admin_api_until_it_is_interrupted(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text(TOKEN)
     running = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri}).start(
-        "console", "--http", "127.0.0.1:0", "-o", "json"
-    )
+        "console", "--http", "127.0.0.1:0", "-o", "json",
+        "--allow-actions", "--http-token-file", str(token_file),
+    )  # fmt: skip
     assert running.stdout is not None
     url = json.loads(running.stdout.readline())["url"]
 
@@ -28,6 +37,13 @@ def test_it_serves_until_it_is_interrupted(cluster: LocalCluster, tmp_path: Path
             return bool(json.loads(answer.read())["headline"]["writable_count"] == 3)
 
     wait_until(has_seen_all)
+    with zbk.connect(cluster.metadata_uri) as client:
+        ledger_id = client.create_ledger().ledger_id
+        path = f"{url}/api/v1/ledger/delete?ledger_id={ledger_id}"
+        assert ask(path, "DELETE").status == 401
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        assert json.loads(ask(path, "DELETE", headers).body) == {"deleted": ledger_id}
+        assert ledger_id not in list(client.list_ledgers())
     running.send_signal(signal.SIGINT)
     _output, errors = running.communicate(timeout=30)
     assert running.returncode == 0

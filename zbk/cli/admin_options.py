@@ -1,4 +1,4 @@
-"""The options of commands whose process serves the admin API, and the API that follows."""
+"""The options of commands whose process serves the admin API, and the API of a bookie."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,19 +15,30 @@ if TYPE_CHECKING:
 
     from zbk.admin.cluster import Cluster
 
+_token_option = click.option(
+    "--http-token-file",
+    "token_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The admin API requires the token in this file. Without one, it serves only loopback.",
+)
+
 admin_options = option_group(
     click.option(
         "--allow-actions",
         is_flag=True,
         help="The admin API of --http may change the cluster. Without it, it only reads.",
     ),
+    _token_option,
+)
+
+console_options = option_group(
     click.option(
-        "--http-token-file",
-        "token_file",
-        metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="The admin API requires the token in this file. Without one, it serves only loopback.",
+        "--allow-actions",
+        is_flag=True,
+        help="Pages and the admin API of the console may change the cluster. Loopback only.",
     ),
+    _token_option,
 )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from zbk.cli.admin_options import console_options
 from zbk.cli.command import command
 from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.options import metadata_option, output_option
@@ -15,7 +16,7 @@ from zbk.cli.output import Format, note, print_json
     "console",
     ("zbk console", "of the running `zbk up`, or of ZBK_METADATA"),
     ("zbk console --metadata zk://zk1:2181/zbk --http 127.0.0.1:8710", "at this address"),
-    ("zbk console --allow-actions", "with recover, delete, gc, scrub"),
+    ("zbk console --allow-actions", "with recover, delete, gc, scrub, read-only"),
 )
 @click.option(
     "--http",
@@ -24,7 +25,7 @@ from zbk.cli.output import Format, note, print_json
     show_default=True,
     help="Address of the console. auto: port 8710 of 127.0.0.1, or any free one.",
 )
-@click.option("--allow-actions", is_flag=True, help="Pages can change the cluster. Loopback only.")
+@console_options
 @click.option(
     "--allow-host",
     "hosts",
@@ -38,6 +39,7 @@ from zbk.cli.output import Format, note, print_json
 def console(
     http: str,
     allow_actions: bool,
+    token_file: Path | None,
     hosts: tuple[str, ...],
     config_file: Path | None,
     metadata: str | None,
@@ -46,8 +48,10 @@ def console(
     """Serve web pages about a cluster until Ctrl-C.
 
     Bookies, ledgers, durability, recovery, latencies, events, configuration. The console reads the
-    metadata store and the bookies; it changes nothing without --allow-actions. It has no login:
-    to serve it beyond this machine, put a proxy with authentication before it.
+    metadata store and the bookies; it changes nothing without --allow-actions. The pages have no
+    login: to serve them beyond this machine, put a proxy with authentication before the console.
+
+    The same address serves the admin API, below /api/v1.
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cli.store import cluster_address
@@ -61,6 +65,7 @@ def console(
             address,
             http,
             allow_actions=allow_actions,
+            token_file=token_file,
             hosts=hosts,
             tables=tables,
             tables_source=str(config_file or ""),

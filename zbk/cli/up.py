@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from zbk.cli.admin_options import console_options
 from zbk.cli.command import command
 from zbk.cli.options import duration_option, integer_option, output_option
 from zbk.cli.output import Format, note, print_json
@@ -90,6 +91,7 @@ def default_data_dir() -> Path:
     show_default=True,
     help="Address of the web console. auto: port 8710 of 127.0.0.1, or any free one.",
 )
+@console_options
 @output_option
 def up(
     *,
@@ -101,6 +103,8 @@ def up(
     start_timeout_ms: int,
     http: str,
     console: str,
+    allow_actions: bool,
+    token_file: Path | None,
     output: Format,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
@@ -135,7 +139,7 @@ def up(
         ):
             if autorecovery:
                 cluster.start_autorecovery({"session_timeout_ms": SESSION_TIMEOUT_MS})
-            with _console(cluster, console) as url:
+            with _console(cluster, console, allow_actions, token_file) as url:
                 seconds = monotonic_s() - started_s
                 _show(cluster, seconds, output, is_context=is_context, console=url)
                 _stay(cluster)
@@ -169,7 +173,9 @@ def _as_context(cluster: "LocalCluster") -> Iterator[bool]:
 
 
 @contextmanager
-def _console(cluster: "LocalCluster", http: str) -> Iterator[str]:
+def _console(
+    cluster: "LocalCluster", http: str, allow_actions: bool, token_file: Path | None
+) -> Iterator[str]:
     """Serve the web console of the cluster; yield its URL, or "" if it is off."""
     from zbk.config.http_address import OFF
     from zbk.console.console import running_console
@@ -177,7 +183,9 @@ def _console(cluster: "LocalCluster", http: str) -> Iterator[str]:
     if http == OFF:
         yield ""
         return
-    with running_console(cluster.metadata_uri, http) as url:
+    with running_console(
+        cluster.metadata_uri, http, allow_actions=allow_actions, token_file=token_file
+    ) as url:
         yield url
 
 

@@ -5,6 +5,7 @@
                     that only its pages have), in a body of ``BODY_SIZE_MAX``
     scripts, styles from this console alone (Content-Security-Policy); no frames
     errors          a page, or JSON, with what failed and the next command; never a traceback
+    /api            the admin API, with its own rules (``zbk.admin``)
 
 A page is a function of the collector and the query that returns plain data. ``/x`` renders it, and
 ``/x.json`` returns it. Pages run in threads, so that a silent metadata store delays one request.
@@ -15,7 +16,7 @@ import hmac
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -25,10 +26,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from zbk.admin.routes import failure
 from zbk.console import figures, ledger_pages, pages, settings
 from zbk.console.actions import ACTIONS, Action, check_subject
 from zbk.console.collector import Collector
@@ -77,8 +79,9 @@ def make_app(
     tables: Mapping[str, Mapping[str, Any]] | None = None,
     tables_source: str = "",
     allow_actions: bool = False,
+    api: Sequence[BaseRoute] = (),
 ) -> ASGIApp:
-    """Return the app. ``tables`` are those of the configuration file."""
+    """Return the app. ``tables`` are those of the configuration file, ``api`` the admin API."""
     found: dict[str, tuple[str, PageData]] = {
         "/": ("overview", lambda c, _q: pages.overview(c)),
         "/bookies": ("bookies", lambda c, q: pages.bookies(c, q.get("page", "1"))),
@@ -97,7 +100,8 @@ def make_app(
         "/config": ("config", lambda _c, _q: settings.configuration(tables or {}, tables_source)),
     }
     console = _Console(collector, allow_actions=allow_actions)
-    routes: list[Route | Mount] = [
+    routes: list[BaseRoute] = [
+        *api,
         Route("/live", console.live),
         Route("/actions/{name}", console.ask_action, methods=["GET"]),
         Route("/actions/{name}", console.run_action, methods=["POST"]),
@@ -208,6 +212,8 @@ class _Console:
     async def failed(self, request: Request, error: Exception) -> Response:
         """Return the answer for an error."""
         status, text, command = _status_of(error)
+        if request.url.path.startswith("/api/"):
+            return failure(status, text)
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": text, "status": status, "next": command}, status)
         data = {"title": "Not found" if status == 404 else "This did not work", "cli": command}

@@ -1,11 +1,15 @@
 """A running console: collector, app and server together; a context manager."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from starlette.types import ASGIApp
 
+from zbk.admin.access import Access, read_token
+from zbk.admin.cluster import Cluster
+from zbk.admin.routes import admin_routes
 from zbk.config.http_address import AUTO, parse_http
 from zbk.console.app import make_app
 from zbk.console.collector import Collector
@@ -23,34 +27,42 @@ def running_console(
     http: str = AUTO,
     *,
     allow_actions: bool = False,
+    token_file: Path | None = None,
     hosts: tuple[str, ...] = (),
     tables: Mapping[str, Mapping[str, Any]] | None = None,
     tables_source: str = "",
 ) -> Iterator[str]:
-    """Serve a console until the block ends; yield its URL.
+    """Serve a console and the admin API until the block ends; yield the URL.
+
+    The admin API requires the token in ``token_file``; without one, it serves only loopback.
 
     Raises:
-        InvalidOptionError: the address is malformed or taken, or others could act through it; or
-            there is no cluster at ``metadata``.
+        InvalidOptionError: the address is malformed or taken, or others could act through it; the
+            file has no token; or there is no cluster at ``metadata``.
     """
-    if http != AUTO and allow_actions and not is_loopback(parse_http(http)[0]):
+    is_local = http == AUTO or is_loopback(parse_http(http)[0])
+    if allow_actions and not is_local:
         raise InvalidOptionError("http", http, "a console with --allow-actions listens on loopback")
+    token = read_token(token_file) if token_file else ""
+    access = Access(is_loopback=is_local, token=token, has_actions=allow_actions)
     collector = Collector(metadata)
-    app = make_app(
-        collector,
-        tables=tables,
-        tables_source=tables_source,
-        allow_actions=allow_actions,
-    )
-    server = _server(app, http, hosts)
-    try:
-        with suppress(MetadataUnavailableError):  # pages say so until it answers
-            collector.connection()
-        collector.start()
-        yield server.url
-    finally:
-        server.close()
-        collector.stop()
+    with closing(Cluster(metadata)) as cluster:
+        app = make_app(
+            collector,
+            tables=tables,
+            tables_source=tables_source,
+            allow_actions=allow_actions,
+            api=admin_routes(cluster, access),
+        )
+        server = _server(app, http, hosts)
+        try:
+            with suppress(MetadataUnavailableError):  # pages say so until it answers
+                collector.connection()
+            collector.start()
+            yield server.url
+        finally:
+            server.close()
+            collector.stop()
 
 
 def _server(app: ASGIApp, http: str, names: Collection[str]) -> HttpServer:

@@ -6,7 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.fake_client import FakeClient
 from tests.support.synthetic_store import SyntheticStore
+from zbk.admin.access import Access
+from zbk.admin.cluster import Cluster
+from zbk.admin.routes import admin_routes
+from zbk.client.api import Client
 from zbk.console.app import make_app
 from zbk.console.collector import Collector
 from zbk.errors import MetadataUnavailableError
@@ -64,6 +69,10 @@ class Site(SimpleNamespace):
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     collector = StillCollector()
-    server = serve(make_app(collector, allow_actions=True), "127.0.0.1:0")
+    client = cast("Client", FakeClient())
+    store = cast("Any", collector.store)
+    cluster = Cluster("zk://h/zbk", connect=lambda _: client, open_store=lambda _: store)
+    api = admin_routes(cluster, Access(is_loopback=True, has_actions=True))
+    server = serve(make_app(collector, allow_actions=True, api=api), "127.0.0.1:0")
     yield Site(url=server.url, collector=collector)
     server.close()

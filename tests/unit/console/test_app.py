@@ -188,3 +188,12 @@ def test_live_figures_come_as_events_until_the_client_leaves(site: Site) -> None
         line = answer.fp.readline()
     assert json.loads(line.removeprefix(b"data: "))["bookie_count"] == 2_000
     connection.close()
+
+
+def test_the_admin_api_is_served_beside_the_pages(site: Site) -> None:
+    assert twin(site, "/api/v1/openapi.json")["openapi"]
+    status, text = ask(site, "/api/v1/nothing")
+    assert (status, json.loads(text)["code"]) == (404, 0)
+    assert ask(site, "/api/v1/bookie/list_bookies", headers={"Host": "evil.example"})[0] == 421
+    status, text = ask(site, "/api/v1/bookie/gc", "PUT", "x" * (2 << 20))
+    assert status == 413
