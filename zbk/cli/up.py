@@ -118,8 +118,12 @@ def up(
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cluster.local import LocalCluster
+    from zbk.config.http_address import OFF
+    from zbk.errors import InvalidOptionError
     from zbk.system.clock import monotonic_s
 
+    if console == OFF and (allow_actions or token_file):
+        raise InvalidOptionError("console", console, "actions and the admin API need an address")
     end_like_ctrl_c()
     started_s = monotonic_s()
     if metadata and zookeeper:

@@ -1,6 +1,7 @@
 """What the console can change, with ``--allow-actions``: each with its consequence and its command.
 
-An action has one subject: a ledger id, a bookie id, or none. It runs in the thread of its request.
+An action has one subject: a ledger id, a bookie id, or none. Its form has one button, or one for
+each choice. It runs in the thread of its request.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from zbk.console.collector import Collector
 from zbk.console.ledger_pages import ledger_id_in
 from zbk.errors import InvalidOptionError
 from zbk.metadata.paths import check_bookie_id
+from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.underreplication import UnderreplicationStore
 
 CONNECT_TIMEOUT_MS: Final = 5_000
@@ -27,12 +29,14 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     subject: Literal["ledger", "bookie", ""]
     consequence: str
     command: str  # with a place for the subject
-    run: Callable[[Collector, str], str]  # returns what was done
+    run: Callable[..., str]  # collector, subject, and a choice if there are; returns what was done
     is_final: bool = False  # it cannot be undone
+    choices: tuple[str, ...] = ()  # one of them is the last word of the command
 
-    def command_for(self, subject: str) -> str:
-        """Return the command that does the same."""
-        return self.command.format(subject)
+    def command_for(self, subject: str, choice: str = "") -> str:
+        """Return the command that does the same; without a choice, it names all."""
+        words = [self.command.format(subject), choice or "|".join(self.choices)]
+        return " ".join(filter(None, words))
 
 
 def check_subject(action: Action, subject: str) -> None:
@@ -47,6 +51,17 @@ def check_subject(action: Action, subject: str) -> None:
         check_bookie_id(subject)
     elif subject:
         raise InvalidOptionError("subject", subject[:40], "this action has none")
+
+
+def check_choice(action: Action, choice: str) -> None:
+    """Check that a form has the choice that its action needs.
+
+    Raises:
+        InvalidOptionError: it has not.
+    """
+    if choice not in (action.choices or ("",)):
+        wanted = f"give one of {', '.join(action.choices)}" if action.choices else "there is none"
+        raise InvalidOptionError("choice", choice[:40], wanted)
 
 
 # ------------------------------------------------------------------ private
@@ -79,6 +94,12 @@ def _scrub(collector: Collector, subject: str) -> str:
     with _client(collector) as client:
         client.scrub(subject)
     return f"bookie {subject} reads all its files; its page shows the progress"
+
+
+def _readonly(collector: Collector, subject: str, choice: str) -> str:
+    registry = BookieRegistry(collector.connection().store)
+    registry.switch_readonly(subject, is_readonly=choice == "on")
+    return f"the read-only switch of bookie {subject} is {choice}"
 
 
 def _audit(collector: Collector, subject: str) -> str:
@@ -127,6 +148,16 @@ ACTIONS: Final = {
             "Nothing is changed.",
             command="zbk bookie scrub {}",
             run=_scrub,
+        ),
+        Action(
+            name="readonly",
+            title="Read-only",
+            subject="bookie",
+            consequence="Switched on, the bookie takes no new entries and no copies, and serves "
+            "what it has, so a drained bookie does not fill again. A restart keeps the switch.",
+            command="zbk bookie readonly {}",
+            run=_readonly,
+            choices=("on", "off"),
         ),
         Action(
             name="audit",

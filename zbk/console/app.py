@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zbk.admin.routes import failure
 from zbk.console import figures, ledger_pages, pages, settings
-from zbk.console.actions import ACTIONS, Action, check_subject
+from zbk.console.actions import ACTIONS, Action, check_choice, check_subject
 from zbk.console.collector import Collector
 from zbk.console.texts import FILTERS
 from zbk.errors import (
@@ -192,7 +192,7 @@ class _Console:
         action = self._action(request)
         subject = request.query_params.get("subject", "")
         check_subject(action, subject)
-        return self._action_page(request, action, subject, 200)
+        return self._action_page(request, action, subject)
 
     async def run_action(self, request: Request) -> Response:
         """Run an action."""
@@ -203,11 +203,14 @@ class _Console:
         form = await _form(request)
         if not hmac.compare_digest(form.get("token", "").encode(), self._token.encode()):
             raise HTTPException(403, "the page is from another run of the console: load it again")
-        subject = form.get("subject", "")
+        subject, choice = form.get("subject", ""), form.get("choice", "")
         check_subject(action, subject)
-        LOG.info("action: %s", action.command_for(subject), extra={"event": "console.action"})
-        done = await run_in_threadpool(action.run, self._collector, subject)
-        return self._action_page(request, action, subject, 200, done)
+        check_choice(action, choice)
+        command = action.command_for(subject, choice)
+        LOG.info("action: %s", command, extra={"event": "console.action"})
+        chosen = [choice] if choice else []
+        done = await run_in_threadpool(action.run, self._collector, subject, *chosen)
+        return self._action_page(request, action, subject, choice, done)
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Return the answer for an error."""
@@ -232,17 +235,17 @@ class _Console:
         return action
 
     def _action_page(
-        self, request: Request, action: Action, subject: str, status: int, done: str = ""
+        self, request: Request, action: Action, subject: str, choice: str = "", done: str = ""
     ) -> Response:
         data = {
             "title": action.title,
-            "cli": action.command_for(subject),
+            "cli": action.command_for(subject, choice),
             "action": action,
             "subject": subject,
             "token": self._token,
             "done": done,
         }
-        return self._html(request, "action", data, status)
+        return self._html(request, "action", data, 200)
 
     def _rendered(self, template: str, page: PageData, request: Request) -> Response:
         query = dict(request.query_params) | request.path_params

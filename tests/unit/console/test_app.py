@@ -8,10 +8,17 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.machine import patient_s
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.unit.console.conftest import LEDGER_COUNT, Site
+from zbk.cli.main import cli
 from zbk.console.app import NAVIGATION
+from zbk.errors import InvalidOptionError
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.instance import initialise
+from zbk.metadata.values import Cookie
 from zbk.system.clock import monotonic_s
 
 FORM = "application/x-www-form-urlencoded"
@@ -126,8 +133,8 @@ def test_a_silent_metadata_store_is_an_answer_with_the_next_command(site: Site) 
         site.collector.is_silent = False
 
 
-def token_in(site: Site) -> str:
-    _status, text = ask(site, "/actions/delete?subject=5")
+def token_in(site: Site, path: str = "/actions/delete?subject=5") -> str:
+    _status, text = ask(site, path)
     found = re.search(r'name="token" value="([^"]+)"', text)
     assert found is not None
     return found[1]
@@ -151,6 +158,38 @@ def test_an_action_of_a_foreign_page_is_refused(
     status, text = ask(site, "/actions/delete", "POST", form, headers)
     assert status == 403
     assert why in text
+
+
+@pytest.mark.parametrize("choice", ["on", "off", "", "maybe"])
+def test_a_bookie_is_switched_to_read_only_and_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    store = MemoryStore(MemoryTree())
+    registry = BookieRegistry(store)
+    instance = initialise(store)
+    registry.create_cookie(
+        Cookie(bookie_id="b-1", instance_id=instance, journal_dirs=(), ledger_dirs=(), created_ms=1)
+    )
+    registry.switch_readonly("b-1", is_readonly=choice == "off")
+    monkeypatch.setattr(site.collector, "store", store)
+    token = token_in(site, "/actions/readonly?subject=b-1")
+    form = urlencode({"subject": "b-1", "token": token, "choice": choice})
+    headers = {"Content-Type": FORM, "Origin": site.url}
+    status, text = ask(site, "/actions/readonly", "POST", form, headers)
+    if choice in ("on", "off"):
+        assert status == 200
+        assert f"switch of bookie b-1 is {choice}" in text
+        assert f"zbk bookie readonly b-1 {choice}<" in text
+    else:
+        assert status == 400
+        assert "give one of on, off" in text
+    assert registry.is_switched_readonly("b-1") is (choice == "on")
+
+
+def test_a_choice_that_an_action_does_not_have_is_refused(site: Site) -> None:
+    form = urlencode({"subject": "5", "token": token_in(site), "choice": "on"})
+    headers = {"Content-Type": FORM, "Origin": site.url}
+    assert ask(site, "/actions/delete", "POST", form, headers)[0] == 400
 
 
 def test_a_large_form_is_refused(site: Site) -> None:
@@ -197,3 +236,9 @@ def test_the_admin_api_is_served_beside_the_pages(site: Site) -> None:
     assert ask(site, "/api/v1/bookie/list_bookies", headers={"Host": "evil.example"})[0] == 421
     status, text = ask(site, "/api/v1/bookie/gc", "PUT", "x" * (2 << 20))
     assert status == 413
+
+
+def test_actions_of_a_console_that_is_off_are_refused() -> None:
+    failed = CliRunner().invoke(cli, ["up", "--console", "off", "--allow-actions"])
+    assert isinstance(failed.exception, InvalidOptionError)
+    assert "need an address" in str(failed.exception)
