@@ -47,12 +47,15 @@ def bar(share: float, text: str) -> Markup:
 def fragment_map(fragments: Sequence[Any], bookies: Sequence[Any]) -> Markup:
     """Return the map of a ledger: bookies as rows, fragments as columns.
 
-    A fragment has ``first_entry_id``, ``last_entry_id`` and ``bookies``; a bookie ``bookie_id`` and
-    ``is_registered``. The width of a block follows the number of its entries, with a minimum, so
-    that a short fragment stays visible.
+    A fragment has ``first_entry_id``, ``last_entry_id`` and ``bookies``; a bookie ``bookie_id``,
+    ``is_registered`` and ``last_entry_id``. The width of a block follows the number of its entries,
+    with a minimum, so that a short fragment stays visible. An open fragment ends at the last entry
+    that a bookie holds.
     """
     shown, rows = fragments[-BLOCK_COUNT_MAX:], bookies[:ROW_COUNT_MAX]
-    sizes = [max(1, (one["last_entry_id"] or 0) - one["first_entry_id"] + 1) for one in shown]
+    end_id = _last_entry_id(shown, bookies)
+    ends = [end_id if one["last_entry_id"] is None else one["last_entry_id"] for one in shown]
+    sizes = [max(1, end - one["first_entry_id"] + 1) for one, end in zip(shown, ends, strict=True)]
     whole = sum(sizes) or 1
     room = WIDTH - LABEL_WIDTH - 8
     widths = [0.3 * room / max(1, len(sizes)) + 0.7 * room * size / whole for size in sizes]
@@ -75,8 +78,12 @@ def fragment_map(fragments: Sequence[Any], bookies: Sequence[Any]) -> Markup:
     y = len(rows) * ROW_HEIGHT + 14
     x = float(LABEL_WIDTH)
     last_x = -100.0
+    room_end = WIDTH - 8
+    if end_id >= 0:
+        parts.append(f'<text class="tick end" x="{room_end}" y="{y}">{end_id:,}</text>')
+        room_end -= 64
     for one, width in zip(shown, widths, strict=True):
-        if x - last_x > 64:
+        if x - last_x > 64 and (x == LABEL_WIDTH or x < room_end - 48):
             parts.append(f'<text class="tick" x="{x:.1f}" y="{y}">{one["first_entry_id"]:,}</text>')
             last_x = x
         x += width
@@ -91,7 +98,7 @@ def gap(rows: Sequence[Any]) -> Markup:
     where the bookie gave no answer: such rows are left out.
     """
     known = [one for one in rows if one["last_entry_id"] is not None][:ROW_COUNT_MAX]
-    top = max((one["last_entry_id"] for one in known), default=0) + 1
+    top = max((max(one["last_entry_id"], one["lac"]) for one in known), default=0) + 1
     room = WIDTH - LABEL_WIDTH - 90
     parts = []
     for number, one in enumerate(known):
@@ -203,6 +210,18 @@ def timeline(events: Sequence[Any], start_ms: int, end_ms: int) -> Markup:
                 )
     text = f"{len(events)} events on {len(lanes)} lanes"
     return _svg(WIDTH, max(1, len(lanes)) * ROW_HEIGHT, text, "".join(parts), "wide")
+
+
+def _last_entry_id(fragments: Sequence[Any], bookies: Sequence[Any]) -> int:
+    """Return the last entry id of a ledger; of an open one, as far as bookies hold it."""
+    if not fragments:
+        return -1
+    end: int | None = fragments[-1]["last_entry_id"]
+    if end is not None:
+        return end
+    return max(
+        (one["last_entry_id"] for one in bookies if one["last_entry_id"] is not None), default=-1
+    )
 
 
 def _svg(width: float, height: float, text: str, body: str, kind: str) -> Markup:

@@ -176,11 +176,40 @@ def bookie_rows(
         if reply is None:
             break
         answers[reply.bookie_id] = answer_of(reply, LedgerInfo)
-    is_vd = found.ledger_type is LedgerType.VD_JOURNAL
     return [
-        _bookie_row(one, answers.get(one), is_registered=one in registered, is_vd=is_vd)
+        bookie_row(one, answers.get(one), found, is_registered=one in registered)
         for one in bookie_ids
     ]
+
+
+def bookie_row(
+    bookie_id: str,
+    answer: LedgerInfo | ZbkError | None,
+    found: LedgerMetadata,
+    *,
+    is_registered: bool,
+) -> dict[str, Any]:
+    """Return what a bookie holds of a ledger, from its answer; ``None``: there was none."""
+    is_vd = found.ledger_type is LedgerType.VD_JOURNAL
+    info = answer if isinstance(answer, LedgerInfo) and answer.is_known else None
+    why = "" if info else "not registered" if not is_registered else "no answer"
+    if isinstance(answer, ZbkError):
+        why = str(answer)
+    elif answer is not None and info is None:
+        why = "holds nothing of it"
+    return {
+        "bookie_id": bookie_id,
+        "is_registered": is_registered,
+        # bookies are not told the end of a closed ledger, which is in the metadata
+        "lac": None if info is None else found.last_entry_id if found.is_closed else info.lac,
+        "last_entry_id": info.last_entry_id if info else None,
+        "last_add_synced": info.last_add_synced if info and is_vd else None,
+        "at_risk_count": max(0, info.last_entry_id - info.last_add_synced)
+        if info and is_vd
+        else None,
+        "is_fenced": info.is_fenced if info else None,
+        "why": why,
+    }
 
 
 def durability_page(collector: Collector) -> dict[str, Any]:
@@ -255,27 +284,4 @@ def _summary(found: LedgerMetadata) -> dict[str, Any]:
         "length": found.length,
         "fragment_count": len(found.fragments),
         "created_ms": found.created_ms,
-    }
-
-
-def _bookie_row(
-    bookie_id: str, found: LedgerInfo | ZbkError | None, *, is_registered: bool, is_vd: bool
-) -> dict[str, Any]:
-    info = found if isinstance(found, LedgerInfo) and found.is_known else None
-    why = "" if info else "not registered" if not is_registered else "no answer"
-    if isinstance(found, ZbkError):
-        why = str(found)
-    elif found is not None and info is None:
-        why = "holds nothing of it"
-    return {
-        "bookie_id": bookie_id,
-        "is_registered": is_registered,
-        "lac": info.lac if info else None,
-        "last_entry_id": info.last_entry_id if info else None,
-        "last_add_synced": info.last_add_synced if info and is_vd else None,
-        "at_risk_count": max(0, info.last_entry_id - info.last_add_synced)
-        if info and is_vd
-        else None,
-        "is_fenced": info.is_fenced if info else None,
-        "why": why,
     }

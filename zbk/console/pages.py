@@ -8,7 +8,7 @@ from zbk.console.collector import TIMEOUT_S, Collector, metrics_page
 from zbk.console.metric_page import SERIES, STAGES, histograms_in, percentiles
 from zbk.errors import InvalidOptionError
 from zbk.health.cluster_health import findings
-from zbk.health.finding import has_problem
+from zbk.health.finding import counted, has_problem
 from zbk.health.redaction import redacted
 from zbk.metrics.metric import LATENCY_BOUNDS_US
 from zbk.system.clock import wall_ms
@@ -38,7 +38,7 @@ def headline(collector: Collector) -> dict[str, Any]:
         "at_ms": wall_ms(),
         "state": "starting"
         if facts is None
-        else f"{sum(one.is_problem for one in found)} problems"
+        else counted(sum(one.is_problem for one in found), "problem")
         if has_problem(found)
         else "healthy",
         "is_healthy": facts is not None and not has_problem(found),

@@ -1,5 +1,6 @@
 """Figures are well-formed, escape what they show, and draw what the data say."""
 
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 from zbk.console import figures
@@ -10,9 +11,9 @@ FRAGMENTS = [
     {"first_entry_id": 100, "last_entry_id": None, "bookies": ["a", NAME]},
 ]
 BOOKIES = [
-    {"bookie_id": "a", "is_registered": True},
-    {"bookie_id": "b", "is_registered": False},
-    {"bookie_id": NAME, "is_registered": True},
+    {"bookie_id": "a", "is_registered": True, "last_entry_id": 1_299},
+    {"bookie_id": "b", "is_registered": False, "last_entry_id": None},
+    {"bookie_id": NAME, "is_registered": True, "last_entry_id": 1_250},
 ]
 
 
@@ -31,6 +32,21 @@ def test_a_map_has_a_block_for_each_bookie_of_each_fragment() -> None:
     assert xs[1] == xs[3] > xs[0]
 
 
+def test_the_axis_of_a_map_names_the_last_entry() -> None:
+    def ticks(*fragments: object) -> list[str | None]:
+        return [one.text for one in drawn(figures.fragment_map(fragments, BOOKIES), "tick")]
+
+    assert ticks(*FRAGMENTS) == ["1,299", "0", "100"]
+    closed = {"first_entry_id": 0, "last_entry_id": 12_345, "bookies": ["a"]}
+    assert ticks(closed) == ["12,345", "0"]
+    empty = {"first_entry_id": 0, "last_entry_id": -1, "bookies": ["a"]}
+    assert ticks(empty) == ["0"]
+    short = {"first_entry_id": 12_340, "last_entry_id": 12_345, "bookies": ["b"]}
+    ends = drawn(figures.fragment_map([closed, short, short, short], BOOKIES), "tick")
+    xs = sorted(float(one.get("x") or 0) for one in ends)
+    assert all(b - a > 64 for a, b in pairwise(xs))  # none covers another
+
+
 def test_a_map_of_many_fragments_is_bounded() -> None:
     many = [{"first_entry_id": n, "last_entry_id": n, "bookies": ["a"]} for n in range(10_000)]
     assert len(drawn(figures.fragment_map(many, BOOKIES), "block")) == figures.BLOCK_COUNT_MAX
@@ -46,6 +62,12 @@ def test_the_gap_is_what_is_stored_and_not_synced() -> None:
     assert len(synced) == len(stored) == 1
     assert float(synced[0].get("width") or 0) * 2 == float(stored[0].get("width") or 0)
     assert "50 at risk" in figure
+
+
+def test_the_line_of_the_gap_is_within_the_figure() -> None:
+    row = {"bookie_id": "a", "last_add_synced": 49, "lac": 199, "last_entry_id": 99}
+    (line,) = drawn(figures.gap([row]), "mark")
+    assert float(line.get("x1") or 0) <= figures.WIDTH - 90
 
 
 def test_the_gap_over_time_has_three_lines_and_names_the_entries_at_risk() -> None:

@@ -29,9 +29,11 @@
     data = [0, 1, 2, 3].map((n) => points.map((one) => one[n]));
     const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     const axis = { stroke: color("--soft"), grid: { stroke: color("--line") } };
+    const short = new Intl.NumberFormat("en", { notation: "compact" });
+    const counts = { ...axis, size: 56, values: (_chart, ticks) => ticks.map((one) => short.format(one)) };
     const series = (label, name) => ({ label, stroke: color(name), width: 1.5 });
     chart = new uPlot({
-      width: place.clientWidth, height: 220, axes: [axis, axis],
+      width: place.clientWidth, height: 220, axes: [axis, counts],
       series: [{}, series("written /s", "--fill"), series("read /s", "--good"), series("fsyncs /s", "--warn")],
     }, data, place);
     addEventListener("resize", () => chart.setSize({ width: place.clientWidth, height: 220 }));
