@@ -9,7 +9,7 @@ import pytest
 
 import zbk
 from tests.support.cluster import QUICK, Shell
-from tests.support.lost_bookies import Ledgers
+from tests.support.lost_bookies import KINDS, Ledgers
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.worker import ReplicationWorker
@@ -210,6 +210,42 @@ def test_by_hand_a_bookie_is_emptied_and_taken_out_of_service(
     assert {row["outcome"] for row in moved} == {"moved"}
     ledgers.check_whole_without(victim)
     assert connection.registry.read_cookie(victim) is None
+
+
+def test_a_bookie_that_is_lost_for_good_is_forced_out_after_its_losses_are_stated(
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection, tmp_path: Path
+) -> None:
+    """Only entries without another replica are given up; the statement names each."""
+    shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
+    victim = cluster.bookies[0].bookie_id
+    ledgers = Ledgers(client, victim, kinds=KINDS[:2], entry_count=200)
+    alone = {"ensemble_size": 1, "write_quorum_size": 1, "ack_quorum_size": 1}
+    (sole,) = Ledgers(client, victim, kinds=[alone], entry_count=10).contents
+    kill_for_good(cluster, connection, 0)
+    command = ("bookie", "decommission", victim)
+
+    assert b"ledgers still name it" in shell.run(*command, exit_code=3).stderr
+    assert b"--yes" in shell.run(*command, "--force", exit_code=2).stderr
+    assert victim in client.get_ledger_metadata(sole).last_fragment.bookies
+    done = shell.run(*command, "--force", "--yes", "-o", "json")
+
+    stated = [row for row in map(json.loads, done.stdout.splitlines()) if "outcome" not in row]
+    assert stated == [
+        {
+            "ledger_id": sole,
+            "first_entry_id": 0,
+            "last_entry_id": 9,
+            "entries": 10,
+            "why": "no bookie has a replica",
+        }
+    ]
+    assert b"10 entries of 1 ledgers are given up" in done.stderr
+    assert connection.registry.read_cookie(victim) is None
+    ledgers.check_whole_without(victim)
+    with client.open_ledger(sole) as reader:
+        assert reader.last_add_confirmed == 9
+        with pytest.raises(zbk.ZbkError):
+            list(reader.read(0, 9))
 
 
 def test_a_ledger_that_a_worker_has_locked_is_waited_for(

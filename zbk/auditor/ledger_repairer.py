@@ -77,6 +77,7 @@ class LedgerRepairer:
 
     def __init__(self, aim: RepairAim, setup: RepairSetup) -> None:
         assert aim.has_password == (setup.password is not None), "rules and body have one password"
+        self.aim = aim
         self._setup = setup
         self._connection = setup.connection
         self._ledger_id = aim.ledger_id
@@ -111,14 +112,19 @@ class LedgerRepairer:
         while effect is not None and not self._setup.is_stopped.is_set():
             if isinstance(effect, WaitUntil):
                 return effect.until_ms
-            effect = repair.resume(self._carry_out)
+            effect = repair.resume(self.carry_out)
         if effect is not None:
             repair.stop()
         return None
 
     # ------------------------------------------------------------------ effects
 
-    def _carry_out(self, effect: RepairEffect) -> object:
+    def carry_out(self, effect: RepairEffect) -> object:
+        """Carry out an effect of this repair, or of another procedure on the ledger.
+
+        Raises:
+            ZbkError: the answer is this error.
+        """
         match effect:
             case ChooseTarget():
                 return self._setup.targets.choose(effect)

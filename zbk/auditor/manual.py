@@ -12,8 +12,8 @@ ledgers are left alone, because their writers still use it.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -30,7 +30,8 @@ from zbk.errors import (
 )
 from zbk.protocol.entry.digest import is_same_secret, password_digest
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.protocol.repair.copy_order import due_count, ends_of
+from zbk.protocol.repair.copy_order import LostEntries, due_count, ends_of
+from zbk.protocol.repair.forced_move import ForcedMove, ForcedMoveResult
 from zbk.protocol.repair.repair_effects import RepairAim, RepairLimits, RepairResult
 
 OWNER: Final = "by hand"
@@ -157,9 +158,32 @@ class BookieMove:
 
     def _move(self, ledger_id: int) -> LedgerMoved | None:
         """Move one ledger; return the result, or ``None`` if it is locked."""
+        with self._repairer(ledger_id) as repairer:
+            return None if repairer is None else _moved(ledger_id, repairer.run())
+
+    def force(
+        self, ledger_id: int, confirmed: Sequence[LostEntries] | None = None
+    ) -> ForcedMoveResult:
+        """Remove the bookie from a ledger although ``confirmed`` entries are lost with it.
+
+        Without ``confirmed`` the metadata do not change, and the result names the losses.
+        """
+        with self._repairer(ledger_id) as repairer:
+            if repairer is None:
+                return ForcedMoveResult(refusal="another process is working on it")
+            forced = ForcedMove(repairer.aim, confirmed)
+            effect = forced.begin()
+            while effect is not None:
+                effect = forced.resume(repairer.carry_out)
+            return forced.result
+
+    @contextmanager
+    def _repairer(self, ledger_id: int) -> Iterator[LedgerRepairer | None]:
+        """Lock a ledger and yield its repairer; ``None`` if another process has locked it."""
         tasks = self._connection.tasks
         if not tasks.lock(ledger_id, OWNER):
-            return None
+            yield None
+            return
         try:
             password = self._password_of(ledger_id)
             leaving = frozenset([self._bookie_id])
@@ -179,11 +203,10 @@ class BookieMove:
                 holds_lock=lambda: tasks.holds(ledger_id),
                 is_stopped=self._is_stopped,
             )
-            result = LedgerRepairer(aim, setup).run()
+            yield LedgerRepairer(aim, setup)
         finally:
             with suppress(MetadataUnavailableError):  # it goes with the session
                 tasks.unlock(ledger_id)
-        return _moved(ledger_id, result)
 
     def _password_of(self, ledger_id: int) -> bytes | None:
         """Return the given password if it is the ledger's: ledgers may have different ones."""
@@ -198,28 +221,85 @@ class BookieMove:
         return None
 
 
-def decommission(
-    move: BookieMove, connection: ClusterConnection, bookie_id: str
-) -> Iterator[LedgerMoved]:
-    """Move all replicas of a stopped bookie; then delete its cookie, for good.
+class LedgerLoss(msgspec.Struct, frozen=True):
+    """What a forced decommissioning gives up of one ledger: entries, or nothing."""
 
-    Raises:
-        BookieInUseError: it is running, or ledgers still name it: the cookie is kept.
-        InvalidOptionError: there is no such bookie.
+    ledger_id: int
+    lost: tuple[LostEntries, ...]
+
+
+class Decommission:
+    """The decommissioning of a stopped bookie: ``run``, perhaps ``give_up``, then ``finish``.
+
+    ``losses`` states what is lost for good, and ``give_up`` removes the bookie from these ledgers.
     """
-    move.check()
-    _check_stopped(connection, bookie_id)
-    yield from move.run()
-    left = [found.ledger_id for found in move.plan()]
-    if left:
-        first = ", ".join(map(str, left[:_SHOWN_COUNT]))
-        more = f" and {len(left) - _SHOWN_COUNT} more" if len(left) > _SHOWN_COUNT else ""
-        raise BookieInUseError(
-            bookie_id,
-            f"{len(left)} ledgers still name it: {first}{more}; see why above, and try again",
-        )
-    _check_stopped(connection, bookie_id)
-    connection.registry.delete_cookie(bookie_id)
+
+    def __init__(self, move: BookieMove, connection: ClusterConnection, bookie_id: str) -> None:
+        self._move = move
+        self._connection = connection
+        self._bookie_id = bookie_id
+
+    def run(self) -> Iterator[LedgerMoved]:
+        """Move all replicas; yield the result of each ledger.
+
+        Raises:
+            BookieInUseError: the bookie is running.
+            InvalidOptionError: there is no such bookie.
+        """
+        self._move.check()
+        self._check_stopped()
+        yield from self._move.run()
+
+    def losses(self) -> list[LedgerLoss]:
+        """Return what the remaining bookies cannot provide of each ledger that is left.
+
+        Raises:
+            BookieInUseError: the bookie cannot be removed from one of them.
+        """
+        return [LedgerLoss(one.ledger_id, self._force(one.ledger_id)) for one in self._move.plan()]
+
+    def give_up(self, losses: Sequence[LedgerLoss]) -> None:
+        """Remove the bookie from these ledgers, if no more is lost than stated.
+
+        Raises:
+            BookieInUseError: more is lost, or a ledger cannot be changed now.
+        """
+        for one in losses:
+            self._force(one.ledger_id, one.lost)
+
+    def finish(self) -> None:
+        """Delete the bookie's cookie, for good.
+
+        Raises:
+            BookieInUseError: it is running, or ledgers still name it: the cookie is kept.
+        """
+        left = [found.ledger_id for found in self._move.plan()]
+        if left:
+            first = ", ".join(map(str, left[:_SHOWN_COUNT]))
+            more = f" and {len(left) - _SHOWN_COUNT} more" if len(left) > _SHOWN_COUNT else ""
+            raise BookieInUseError(
+                self._bookie_id,
+                f"{len(left)} ledgers still name it: {first}{more}; see why above, and try again",
+            )
+        self._check_stopped()
+        self._connection.registry.delete_cookie(self._bookie_id)
+
+    def _force(
+        self, ledger_id: int, confirmed: Sequence[LostEntries] | None = None
+    ) -> tuple[LostEntries, ...]:
+        result = self._move.force(ledger_id, confirmed)
+        if result.refusal:
+            reason = f"ledger {ledger_id} cannot go on without it: {result.refusal}"
+            raise BookieInUseError(self._bookie_id, reason)
+        return result.lost
+
+    def _check_stopped(self) -> None:
+        if self._bookie_id in self._connection.registered():
+            raise BookieInUseError(
+                self._bookie_id,
+                "it is running. Stop it first; to have it emptied while it still serves, run "
+                f"`zbk bookie recover {self._bookie_id}` before",
+            )
 
 
 _SHOWN_COUNT: Final = 5
@@ -240,15 +320,6 @@ def found_in(metadata: LedgerMetadata, bookie_id: str) -> LedgerFound:
 
 def _names(metadata: LedgerMetadata, bookie_id: str) -> bool:
     return any(bookie_id in fragment.bookies for fragment in metadata.fragments)
-
-
-def _check_stopped(connection: ClusterConnection, bookie_id: str) -> None:
-    if bookie_id in connection.registered():
-        raise BookieInUseError(
-            bookie_id,
-            "it is running. Stop it first; to have it emptied while it still serves, run "
-            f"`zbk bookie recover {bookie_id}` before",
-        )
 
 
 def _moved(ledger_id: int, result: RepairResult) -> LedgerMoved:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import command
+from zbk.cli.confirmation import check_can_ask, is_confirmed, yes_option
 from zbk.cli.copy_progress import CopyGauge, copying
 from zbk.cli.options import (
     bookie_id_argument,
@@ -23,9 +24,10 @@ from zbk.protocol.entry.words import LEDGER_ID_MAX
 if TYPE_CHECKING:
     from zbk.auditor.cluster_connection import ClusterConnection
     from zbk.auditor.ledger_repairer import RepairWatcher
-    from zbk.auditor.manual import BookieMove, LedgerMoved, MoveOptions
+    from zbk.auditor.manual import BookieMove, Decommission, LedgerMoved, MoveOptions
 
 COLUMNS = ["ledger_id", "outcome", "fragments", "entries", "size", "why"]
+LOSS_COLUMNS = ["ledger_id", "first_entry_id", "last_entry_id", "entries", "why"]
 PLAN_COLUMNS = ["ledger_id", "state", "fragments", "entries"]
 
 _grace_option = duration_option(
@@ -87,26 +89,49 @@ def recover(
     "decommission",
     ("zbk bookie decommission ID", "after the bookie was stopped; it never comes back"),
     ("zbk bookie decommission ID -o json", "one object per ledger, for programs"),
+    ("zbk bookie decommission ID --force", "its disks are lost; shows what is given up, and asks"),
 )
 @bookie_id_argument
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Give up entries that no other bookie can provide, after they were shown and confirmed.",
+)
+@yes_option
 @_grace_option
 @password_option
 @metadata_option
 @output_option
 def decommission(
-    bookie_id: str, grace_ms: int, password: bytes, metadata: str | None, output: Format
+    bookie_id: str,
+    force: bool,
+    yes: bool,
+    grace_ms: int,
+    password: bytes,
+    metadata: str | None,
+    output: Format,
 ) -> None:
     """Remove a stopped bookie from service, for good.
 
     Its entries are copied to other bookies. When no ledger names it any more, its cookie is
-    removed, so the bookie can never start again with its old directories. Refused while it runs.
+    removed, so the bookie can never start again with its old directories. Refused while it runs,
+    and while entries have no other replica. With --force these entries, ledger by ledger, are
+    listed and given up: the ledger keeps its length, and reads of them fail. An open ledger that
+    cannot be closed without the bookie is not given up: delete it.
     """
-    from zbk.auditor.manual import decommission as decommissioned
+    from zbk.auditor.manual import Decommission
 
+    if force:
+        check_can_ask(yes=yes)
     options = _options("", None, grace_ms, password)
-    with _connection(metadata) as connection, _moving(connection, bookie_id, options) as move:
-        rows = _rows(decommissioned(move, connection, bookie_id), [])
-        print_rows(rows, COLUMNS, output, is_live=output == "json")
+    with _connection(metadata) as connection:
+        with _moving(connection, bookie_id, options) as move:
+            leaving = Decommission(move, connection, bookie_id)
+            rows = _rows(leaving.run(), [])
+            print_rows(rows, COLUMNS, output, is_live=output == "json")
+        if force and not _give_up(leaving, bookie_id, output, yes=yes):
+            return
+        leaving.finish()
     note(f"zbk: bookie {bookie_id} is out of service")
 
 
@@ -158,6 +183,33 @@ def _moving(
     total_count = sum(f.entry_count for f in _move(connection, bookie_id, options).plan())
     with copying(f"moving from {bookie_id}", total_count) as gauge:
         yield _move(connection, bookie_id, options, _Watcher(gauge))
+
+
+def _give_up(leaving: "Decommission", bookie_id: str, output: Format, *, yes: bool) -> bool:
+    """List what is lost, and give it up if that is confirmed; return whether it was."""
+    losses = leaving.losses()
+    if not losses:
+        return True
+    lost = [(one.ledger_id, entries) for one in losses for entries in one.lost]
+    rows = (
+        {
+            "ledger_id": ledger_id,
+            "first_entry_id": entries.first_entry_id,
+            "last_entry_id": entries.last_entry_id,
+            "entries": entries.count,
+            "why": entries.reason,
+        }
+        for ledger_id, entries in lost
+    )
+    print_rows(rows, LOSS_COLUMNS, output)
+    count = sum(entries.count for _ledger_id, entries in lost)
+    ledger_count = len({ledger_id for ledger_id, _entries in lost})
+    warning = f"{count} entries of {ledger_count} ledgers are given up; they are listed above"
+    question = f"Take bookie {bookie_id} out of service without them?"
+    if not is_confirmed(question, yes=yes, warning=warning):
+        return False
+    leaving.give_up(losses)
+    return True
 
 
 def _plan_rows(move: "BookieMove") -> Iterator[dict[str, Any]]:
