@@ -36,6 +36,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     in_repair_count: int
     unsynced_size: float | None = None  # None: no bookie's metrics are known
     unsynced_age_s: float | None = None
+    vd_adds_per_s: float | None = None  # None: the metrics of some bookie are not known
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +101,7 @@ class History:
                 in_repair_count=after.in_repair_count,
                 unsynced_size=sum(one.unsynced_size for one in journals) if journals else None,
                 unsynced_age_s=max((one.unsynced_age_s for one in journals), default=None),
+                vd_adds_per_s=_sum([one.vd_adds_per_s for one in rates if one.rates]),
             )
         )
         self.events.extend(events_between(before, after, at_ms))
@@ -125,6 +127,11 @@ class History:
         }
         for one in rates:
             self._sparks[one.bookie_id].append(one.rates.get("adds_per_s", 0.0))
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def events_between(before: ClusterSample, after: ClusterSample, at_ms: int) -> Iterator[Event]:

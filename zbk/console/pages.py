@@ -19,6 +19,9 @@ TASK_COUNT_MAX: Final = 100
 STATES: Final = ("missing", "silent", "limbo", "read-only", "writable")
 """States of bookies, in the order of the list."""
 
+MARKED: Final = ("lost", "joined", "silent", "restarted", "read-only", "writable")
+"""Kinds of events that the chart of the overview marks."""
+
 BUCKET_LABELS: Final = (
     *(
         f"{bound / 1_000_000:g} s" if bound >= 1_000_000 else f"{bound / 1_000:g} ms"
@@ -47,6 +50,7 @@ def headline(collector: Collector) -> dict[str, Any]:
         "writable_count": facts.writable_count if facts and is_known else None,
         "ledger_count": facts.ledger_count if facts and is_known else None,
         "adds_per_s": round(last.rates["adds_per_s"], 1) if last else None,
+        "vd_adds_per_s": last.vd_adds_per_s if last else None,
         "reads_per_s": round(last.rates["reads_per_s"], 1) if last else None,
         "fsyncs_per_s": round(last.rates["fsyncs_per_s"], 1) if last else None,
         "add_bytes_per_s": round(last.rates["add_bytes_per_s"]) if last else None,
@@ -75,8 +79,14 @@ def overview(collector: Collector) -> dict[str, Any]:
                 one.rates["adds_per_s"],
                 one.rates["reads_per_s"],
                 one.rates["fsyncs_per_s"],
+                one.vd_adds_per_s,
             ]
             for one in list(collector.history.points)
+        ],
+        "marks": [
+            [one["at_ms"] / 1_000, one["kind"], one["lane"]]
+            for one in events(collector)
+            if one["kind"] in MARKED
         ],
     }
 

@@ -44,6 +44,9 @@ class BookieRates(msgspec.Struct, frozen=True, kw_only=True):
     rates: dict[str, float] = {}
     cpu_share: float | None = None  # of one core
     fsync_ms: float | None = None  # mean of the fsyncs between the samples
+    queue_ms: float | None = None  # mean wait of the writes to journals between the samples
+    vd_adds_per_s: float | None = None  # entries of VD ledgers
+    disk_share: float | None = None  # of the fullest disk that is in use
     free_size: int | None = None
     rss_size: int | None = None
 
@@ -72,6 +75,7 @@ def _rates(before: BookieSample | None, after: BookieSample, duration_s: float) 
         state=_state(after, now),
         free_size=min(now.free_size, now.journal_free_size),
         rss_size=now.rss_size,
+        disk_share=None if after.journals is None else after.journals.disk_share,
     )
     then = before.info if before is not None else None
     if before is None or then is None or then.incarnation != now.incarnation:  # it restarted
@@ -81,7 +85,7 @@ def _rates(before: BookieSample | None, after: BookieSample, duration_s: float) 
         found,
         rates={name: max(0, count) / duration_s for name, count in counts.items()},
         cpu_share=max(0, now.cpu_ms - then.cpu_ms) / 1_000 / duration_s,
-        fsync_ms=_fsync_ms(before.journals, after.journals),
+        **_of_journals(before.journals, after.journals, duration_s),
     )
 
 
@@ -91,7 +95,21 @@ def _state(sample: BookieSample, info: BookieInfo) -> str:
     return "read-only" if sample.is_readonly or info.is_readonly else "writable"
 
 
-def _fsync_ms(before: JournalMetrics | None, after: JournalMetrics | None) -> float | None:
-    if before is None or after is None or after.fsync_count <= before.fsync_count:
-        return None
-    return 1_000 * (after.fsync_s - before.fsync_s) / (after.fsync_count - before.fsync_count)
+def _of_journals(
+    before: JournalMetrics | None, after: JournalMetrics | None, duration_s: float
+) -> dict[str, float | None]:
+    if before is None or after is None:
+        return {}
+    return {
+        "fsync_ms": _mean_ms(
+            after.fsync_s - before.fsync_s, after.fsync_count - before.fsync_count
+        ),
+        "queue_ms": _mean_ms(
+            after.queue_s - before.queue_s, after.queue_count - before.queue_count
+        ),
+        "vd_adds_per_s": max(0.0, after.vd_entry_count - before.vd_entry_count) / duration_s,
+    }
+
+
+def _mean_ms(seconds: float, count: float) -> float | None:
+    return 1_000 * seconds / count if count > 0 else None

@@ -1,4 +1,4 @@
-"""The state of journals, from the metrics that bookies serve over HTTP.
+"""The state of journals and disks, from the metrics that bookies serve over HTTP.
 
 A bookie that serves no metrics, or not to this machine, is left out.
 """
@@ -20,19 +20,24 @@ PAGE_SIZE_MAX: Final = 4 << 20
 TIMEOUT_S: Final = 1.0
 
 _LINE: Final = re.compile(
-    r"^zbk_journal_(fsync_seconds_sum|fsync_seconds_count|unsynced_bytes|unsynced_age_seconds)"
-    r"(?:\{[^}]*\})? (\S+)",
+    r"^zbk_(journal_(?:fsync|queue)_seconds_(?:sum|count)|journal_unsynced_(?:bytes|age_seconds)"
+    r"|disk_(?:free|size)_bytes|bookie_added_entries_total)(?:\{([^}]*)\})? (\S+)",
     re.MULTILINE,
 )
+_VD: Final = 'type="vd_journal"'
 
 
 class JournalMetrics(msgspec.Struct, frozen=True):
-    """All journals of a bookie together; fsyncs since its start."""
+    """All journals of a bookie together, and its fullest disk; counts are since its start."""
 
     fsync_count: float
     fsync_s: float
     unsynced_size: float  # bytes that are written and not on stable storage
     unsynced_age_s: float  # of the oldest of them
+    queue_count: float = 0.0  # groups that were written
+    queue_s: float = 0.0  # that they waited until then
+    vd_entry_count: float = 0.0  # entries of VD ledgers
+    disk_share: float | None = None  # of the fullest disk that is in use
 
 
 def scrape_journals(
@@ -57,16 +62,26 @@ def journal_metrics_in(page: str) -> JournalMetrics | None:
     >>> journal_metrics_in('zbk_journal_unsynced_bytes{directory="/j"} 512.0').unsynced_size
     512.0
     """
-    values: dict[str, list[float]] = {}
-    for name, value in _LINE.findall(page):
-        values.setdefault(name, []).append(float(value))
+    values: dict[str, dict[str, float]] = {}  # by labels
+    for name, labels, value in _LINE.findall(page):
+        values.setdefault(name, {})[labels] = float(value)
     if not values:
         return None
+
+    def found(name: str) -> list[float]:
+        return list(values.get(name, {}).values())
+
+    free, sizes = values.get("disk_free_bytes", {}), values.get("disk_size_bytes", {})
+    used = [1 - free[one] / size for one, size in sizes.items() if one in free and size > 0]
     return JournalMetrics(
-        fsync_count=sum(values.get("fsync_seconds_count", ())),
-        fsync_s=sum(values.get("fsync_seconds_sum", ())),
-        unsynced_size=sum(values.get("unsynced_bytes", ())),
-        unsynced_age_s=max(values.get("unsynced_age_seconds", ()), default=0.0),
+        fsync_count=sum(found("journal_fsync_seconds_count")),
+        fsync_s=sum(found("journal_fsync_seconds_sum")),
+        unsynced_size=sum(found("journal_unsynced_bytes")),
+        unsynced_age_s=max(found("journal_unsynced_age_seconds"), default=0.0),
+        queue_count=sum(found("journal_queue_seconds_count")),
+        queue_s=sum(found("journal_queue_seconds_sum")),
+        vd_entry_count=values.get("bookie_added_entries_total", {}).get(_VD, 0.0),
+        disk_share=max(used, default=None),
     )
 
 

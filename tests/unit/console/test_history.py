@@ -1,9 +1,11 @@
 """The rings are bounded, and events are what changed between two samples."""
 
+from tests.support.health import bookie_info
 from zbk.console import history
 from zbk.console.history import Gap, GapHistory, History, events_between
 from zbk.console.metric_page import histograms_in, increase, percentiles
 from zbk.health.cluster_rates import BookieSample, ClusterSample
+from zbk.health.journal_scrape import JournalMetrics
 
 
 def sample(at_s: int, *ids: str, readonly: str = "", lacking: int = 0) -> ClusterSample:
@@ -25,6 +27,27 @@ def test_bookies_that_come_go_and_become_read_only_are_events() -> None:
         ("b", "read-only"),
     ]
     assert kinds(sample(0, "a"), sample(1, "a")) == []
+
+
+def test_types_are_told_apart_only_if_all_bookies_serve_their_metrics() -> None:
+    def at(second: int, *journals: JournalMetrics | None) -> ClusterSample:
+        return ClusterSample(
+            at_us=second * 1_000_000,
+            bookies=tuple(
+                BookieSample(
+                    bookie_id=f"b-{n}", is_readonly=False, info=bookie_info(f"b-{n}"), journals=one
+                )
+                for n, one in enumerate(journals)
+            ),
+        )
+
+    def adds(second: float) -> JournalMetrics:
+        return JournalMetrics(0, 0, 0, 0, vd_entry_count=10 * second)
+
+    ring = History()
+    ring.add(at(0, adds(0), adds(0)), at(2, adds(2), adds(2)), 0)
+    ring.add(at(0, adds(0), None), at(2, adds(2), None), 0)
+    assert [one.vd_adds_per_s for one in ring.points] == [20, None]
 
 
 def test_a_repair_begins_and_ends() -> None:

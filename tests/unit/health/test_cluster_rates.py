@@ -51,6 +51,18 @@ def test_the_mean_of_fsyncs_is_of_those_between_the_samples() -> None:
     assert rates_between(at(1, before), at(2, bookie()))[0].fsync_ms is None
 
 
+def test_waits_of_the_journal_and_vd_adds_are_those_between_the_samples() -> None:
+    before = bookie(journals=JournalMetrics(0, 0, 0, 0, 10, 1.0, 100, 0.5))
+    after = bookie(journals=JournalMetrics(0, 0, 0, 0, 14, 1.02, 160, 0.75))
+
+    (found,) = rates_between(at(1, before), at(3, after))
+
+    assert found.queue_ms == pytest.approx(5)
+    assert (found.vd_adds_per_s, found.disk_share) == (30, 0.75)
+    (unknown,) = rates_between(at(1, bookie()), at(3, after))
+    assert (unknown.vd_adds_per_s, unknown.queue_ms, unknown.disk_share) == (None, None, 0.75)
+
+
 def test_a_bookie_that_restarted_or_is_new_has_no_rates_yet() -> None:
     old, restarted = bookie(incarnation=1, add_entry_count=9), bookie(incarnation=2)
 

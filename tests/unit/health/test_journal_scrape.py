@@ -26,6 +26,14 @@ zbk_journal_unsynced_bytes{directory="/j2"} 32.0
 zbk_journal_unsynced_age_seconds{directory="/j1"} 7.5
 zbk_journal_unsynced_age_seconds{directory="/j2"} 0.5
 zbk_journal_write_seconds_sum{directory="/j2"} 9.5
+zbk_journal_queue_seconds_count{directory="/j1"} 5.0
+zbk_journal_queue_seconds_sum{directory="/j1"} 0.25
+zbk_disk_free_bytes{directory="/j1"} 75.0
+zbk_disk_free_bytes{directory="/l1"} 10.0
+zbk_disk_size_bytes{directory="/j1"} 100.0
+zbk_disk_size_bytes{directory="/l1"} 40.0
+zbk_bookie_added_entries_total{type="pd_journal"} 7.0
+zbk_bookie_added_entries_total{type="vd_journal"} 3.0
 """
 
 
@@ -50,7 +58,10 @@ def url() -> Iterator[str]:
 
 
 def test_the_journals_of_a_bookie_count_together(url: str) -> None:
-    assert scrape_journals({"b-1": url}, 5.0) == {"b-1": JournalMetrics(10, 2.0, 96, 7.5)}
+    found = JournalMetrics(
+        10, 2.0, 96, 7.5, queue_count=5, queue_s=0.25, vd_entry_count=3, disk_share=0.75
+    )
+    assert scrape_journals({"b-1": url}, 5.0) == {"b-1": found}
 
 
 def test_a_bookie_that_serves_nothing_is_left_out(url: str) -> None:

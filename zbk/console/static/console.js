@@ -24,17 +24,45 @@
   const place = document.getElementById("chart");
   let chart = null;
   let data = null;
+  let marks = place ? JSON.parse(place.dataset.marks) : [];
   if (place && window.uPlot) {
     const points = JSON.parse(place.dataset.points);
-    data = [0, 1, 2, 3].map((n) => points.map((one) => one[n]));
+    data = [0, 1, 4, 2, 3].map((n) => points.map((one) => one[n]));
     const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     const axis = { stroke: color("--soft"), grid: { stroke: color("--line") } };
     const short = new Intl.NumberFormat("en", { notation: "compact" });
     const counts = { ...axis, size: 56, values: (_chart, ticks) => ticks.map((one) => short.format(one)) };
-    const series = (label, name) => ({ label, stroke: color(name), width: 1.5 });
+    const series = (label, name, more) => ({ label, stroke: color(name), width: 1.5, ...more });
+    const area = (name, alpha) => ({ fill: color(name) + alpha });
+    const pd = (at) => (at === null || data[2][at] === null ? "--" : short.format(data[1][at] - data[2][at]));
+    const drawMarks = (drawn) => {
+      const { ctx, bbox } = drawn;
+      let free = bbox.left;
+      ctx.save();
+      ctx.setLineDash([4, 4]);
+      ctx.font = `${11 * devicePixelRatio}px system-ui`;
+      ctx.textAlign = "left";
+      for (const [at, kind] of marks.toSorted((one, other) => one[0] - other[0])) {
+        const x = drawn.valToPos(at, "x", true);
+        if (!(x >= bbox.left && x <= bbox.left + bbox.width)) continue;
+        ctx.strokeStyle = ctx.fillStyle = color(["joined", "writable"].includes(kind) ? "--good" : "--bad");
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top);
+        ctx.lineTo(x, bbox.top + bbox.height);
+        ctx.stroke();
+        const width = ctx.measureText(kind).width;
+        const left = Math.min(x + 4, bbox.left + bbox.width - width);
+        if (left < free) continue;
+        ctx.fillText(kind, left, bbox.top + 11 * devicePixelRatio);
+        free = left + width + 8;
+      }
+      ctx.restore();
+    };
     chart = new uPlot({
       width: place.clientWidth, height: 220, axes: [axis, counts],
-      series: [{}, series("written /s", "--fill"), series("read /s", "--good"), series("fsyncs /s", "--warn")],
+      series: [{}, series("PD written /s", "--fill", { ...area("--fill", "33"), value: (_chart, _value, _series, at) => pd(at) }),
+        series("VD written /s", "--vd", area("--vd", "66")), series("read /s", "--good"), series("fsyncs /s", "--warn")],
+      hooks: { draw: [drawMarks] },
     }, data, place);
     addEventListener("resize", () => chart.setSize({ width: place.clientWidth, height: 220 }));
   }
@@ -49,6 +77,8 @@
       const answer = await fetch(location.href);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("live");
+      const found = page.getElementById("chart");
+      if (found) marks = JSON.parse(found.dataset.marks);
       if (answer.ok && fresh && !isPaused()) live.replaceChildren(...fresh.childNodes);
     } catch { /* the stream reconnects by itself, and the page keeps its figures */ } finally {
       isLoading = false;
@@ -63,8 +93,9 @@
     if (chart && now.adds_per_s !== null) {
       data[0].push(now.at_ms / 1000);
       data[1].push(now.adds_per_s);
-      data[2].push(now.reads_per_s);
-      data[3].push(now.fsyncs_per_s);
+      data[2].push(now.vd_adds_per_s);
+      data[3].push(now.reads_per_s);
+      data[4].push(now.fsyncs_per_s);
       if (data[0].length > 900) data.forEach((one) => one.shift());
       chart.setData(data);
     }
