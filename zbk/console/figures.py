@@ -4,16 +4,20 @@ Colors are classes of the style sheet, so that a figure follows light and dark m
 a text for screen readers.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import Any, Final
 
 from markupsafe import Markup
 
+from zbk.console.texts import NONE, milliseconds_shown
+
 WIDTH: Final = 720
 LABEL_WIDTH: Final = 150
 ROW_HEIGHT: Final = 22
 ROW_COUNT_MAX: Final = 64
+LARGE_CELL_COUNT_MAX: Final = 24
 BLOCK_COUNT_MAX: Final = 400
 """Fragments that a map shows: the last ones."""
 
@@ -21,12 +25,7 @@ BLOCK_COUNT_MAX: Final = 400
 def spark(values: Sequence[float], width: int = 96, height: int = 20) -> Markup:
     """Return a line through values, from 0 to their largest."""
     top = max(values, default=0.0) or 1.0
-    step = width / max(1, len(values) - 1)
-    points = " ".join(
-        f"{number * step:.1f},{height - 1 - (height - 2) * value / top:.1f}"
-        for number, value in enumerate(values)
-    )
-    body = f'<polyline class="line" points="{points}"/>'
+    body = f'<polyline class="line" points="{_points(values, width, height)}"/>'
     return _svg(width, height, f"trend, highest {top:,.0f}", body, "spark")
 
 
@@ -42,6 +41,50 @@ def bar(share: float, text: str) -> Markup:
         f'<rect class="fill" width="{filled:.1f}" height="8" rx="2"/>'
     )
     return _svg(100, 8, text, body, "bar")
+
+
+def fleet(bookies: Sequence[Any]) -> Markup:
+    """Return a cell for each bookie: state, disk, wait for the journal, fsyncs.
+
+    A bookie has ``bookie_id``, ``state``, ``disk_share``, ``queue_ms``, ``fsync_ms`` and
+    ``fsync_trend``. Beyond ``LARGE_CELL_COUNT_MAX`` cells are small, with state and disk only.
+    """
+    is_small = len(bookies) > LARGE_CELL_COUNT_MAX
+    column_count, height = (6, 26) if is_small else (4, 66)
+    width = WIDTH / column_count
+    top_ms = max((one["queue_ms"] or 0 for one in bookies), default=0) or 1
+    parts = []
+    for number, one in enumerate(bookies):
+        row, column = divmod(number, column_count)
+        disk, state = one["disk_share"], one["state"]
+        shown = NONE if disk is None else f"{disk:.0%}"
+        title = f"{one['bookie_id']}: {state}, disk {shown}"
+        name = _short(one["bookie_id"], min(20, width // 8))
+        cell = [
+            f"<title>{escape(title)}</title>",
+            f'<rect class="cell" width="{width - 6:g}" height="{height - 6}" rx="3"/>',
+            f'<rect class="edge {escape(state)}" width="4" height="{height - 6}"/>',
+            f'<text class="label" x="10" y="14">{escape(name)}</text>',
+        ]
+        if is_small:
+            cell.append(_gauge(10, 16, width - 22, disk))
+        else:
+            cell.append(f'<text class="tick" x="10" y="29">disk {shown}</text>')
+            cell.append(_gauge(104, 23, width - 116, disk))
+            share = None if one["queue_ms"] is None else one["queue_ms"] / top_ms
+            wait, fsync = milliseconds_shown(one["queue_ms"]), milliseconds_shown(one["fsync_ms"])
+            cell.append(f'<text class="tick" x="10" y="42">queue {wait}</text>')
+            cell.append(_gauge(104, 36, width - 116, share, limit=2.0))  # none is too long
+            cell.append(f'<text class="tick" x="10" y="55">fsync {fsync}</text>')
+            line = _points(one["fsync_trend"], width - 116, 10)
+            cell.append(f'<polyline class="line" transform="translate(104 46)" points="{line}"/>')
+        place = f"translate({column * width:g} {row * height})"
+        parts.append(f'<g transform="{place}">{"".join(cell)}</g>')
+    states = Counter(one["state"] for one in bookies)
+    text = ", ".join(f"{count} {state}" for state, count in states.items())
+    row_count = -(-len(bookies) // column_count)
+    figure = f"bookies: {text or 'none'}"
+    return _svg(WIDTH, max(1, row_count) * height, figure, "".join(parts), "wide")
 
 
 def fragment_map(fragments: Sequence[Any], bookies: Sequence[Any]) -> Markup:
@@ -231,5 +274,25 @@ def _svg(width: float, height: float, text: str, body: str, kind: str) -> Markup
     )
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:19]}…"
+def _points(values: Sequence[float], width: float, height: float) -> str:
+    """Return the points of a line through values, from 0 to their largest."""
+    top = max(values, default=0.0) or 1.0
+    step = width / max(1, len(values) - 1)
+    return " ".join(
+        f"{number * step:.1f},{height - 1 - (height - 2) * value / top:.1f}"
+        for number, value in enumerate(values)
+    )
+
+
+def _gauge(x: float, y: float, width: float, share: float | None, limit: float = 0.9) -> str:
+    """Return a bar that is filled to a share, in the color of problems from a limit on."""
+    filled = width * min(1.0, max(0.0, share or 0.0))
+    kind = "full" if share is not None and share >= limit else "fill"
+    return (
+        f'<rect class="track" x="{x}" y="{y}" width="{width:g}" height="5" rx="2"/>'
+        f'<rect class="{kind}" x="{x}" y="{y}" width="{filled:.1f}" height="5" rx="2"/>'
+    )
+
+
+def _short(name: str, size: float = 20) -> str:
+    return name if len(name) <= size else f"{name[: int(size) - 1]}…"

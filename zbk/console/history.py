@@ -86,7 +86,7 @@ class History:
         self.columns: dict[str, deque[tuple[int, tuple[int, ...]]]] = {}
         self.events: deque[Event] = deque(maxlen=EVENT_COUNT_MAX)
         self.rates: dict[str, BookieRates] = {}
-        self._sparks: dict[str, deque[float]] = {}
+        self._sparks: dict[str, deque[tuple[float, float]]] = {}  # adds per second, ms of fsyncs
 
     def add(self, before: ClusterSample, after: ClusterSample, at_ms: int) -> None:
         """Record the figures and the events of a sample."""
@@ -114,7 +114,11 @@ class History:
 
     def spark(self, bookie_id: str) -> list[float]:
         """Return the last adds per second of a bookie."""
-        return list(self._sparks.get(bookie_id, ()))
+        return [adds for adds, _ in list(self._sparks.get(bookie_id, ()))]
+
+    def fsync_spark(self, bookie_id: str) -> list[float]:
+        """Return the last mean durations of the fsyncs of a bookie, in milliseconds."""
+        return [ms for _, ms in list(self._sparks.get(bookie_id, ()))]
 
     def _add_sparks(self, rates: list[BookieRates]) -> None:
         if len(rates) >= SPARK_BOOKIE_MAX:
@@ -126,7 +130,8 @@ class History:
             for bookie_id, ring in kept.items()
         }
         for one in rates:
-            self._sparks[one.bookie_id].append(one.rates.get("adds_per_s", 0.0))
+            adds = one.rates.get("adds_per_s", 0.0)
+            self._sparks[one.bookie_id].append((adds, one.fsync_ms or 0.0))
 
 
 def _sum(values: list[float | None]) -> float | None:

@@ -101,6 +101,7 @@ def bookies(collector: Collector, page: str) -> dict[str, Any]:
     shown = rows[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
     for row in shown:
         row["trend"] = collector.history.spark(row["bookie_id"])
+        row["fsync_trend"] = collector.history.fsync_spark(row["bookie_id"])
     return {
         "title": "Bookies",
         "cli": "zbk bookie ls",
@@ -265,6 +266,8 @@ def _bookie_rows(collector: Collector) -> list[dict[str, Any]]:
                 "rss_size": info.rss_size if info else None,
                 "rates": now.rates if now else {},
                 "fsync_ms": now.fsync_ms if now else None,
+                "queue_ms": now.queue_ms if now else None,
+                "disk_share": now.disk_share if now else None,
                 "cpu_share": now.cpu_share if now else None,
             }
         )
@@ -281,6 +284,8 @@ def _bookie_rows(collector: Collector) -> list[dict[str, Any]]:
             "rss_size": None,
             "rates": {},
             "fsync_ms": None,
+            "queue_ms": None,
+            "disk_share": None,
             "cpu_share": None,
         }
         for bookie_id in facts.missing

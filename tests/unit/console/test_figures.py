@@ -64,6 +64,37 @@ def test_the_gap_is_what_is_stored_and_not_synced() -> None:
     assert "50 at risk" in figure
 
 
+def cell(number: int, **fields: object) -> dict[str, object]:
+    known: dict[str, object] = {"bookie_id": f"b-{number}", "state": "writable", "fsync_ms": 1.0}
+    return known | {"queue_ms": 2.0, "disk_share": 0.5, "fsync_trend": [1.0, 2.0]} | fields
+
+
+def test_a_fleet_has_a_cell_for_each_bookie_with_state_disk_and_queue() -> None:
+    silent = {"state": "silent", "queue_ms": None, "disk_share": None, "fsync_ms": None}
+    figure = figures.fleet(
+        [cell(0), cell(1, disk_share=0.95, queue_ms=4.0), cell(2, bookie_id=NAME, **silent)]
+    )
+    assert [one.get("class") for one in drawn(figure, "edge")] == [
+        "edge writable", "edge writable", "edge silent",
+    ]  # fmt: skip
+    widths = [float(one.get("width") or 0) for one in drawn(figure, "fill")]
+    half_disk, half_queue, whole_queue = widths[:3]
+    assert half_disk == half_queue == whole_queue / 2
+    assert len(drawn(figure, "full")) == 1
+    texts = [one.text for one in drawn(figure, "tick")]
+    assert texts[3:] == [
+        "disk 95%", "queue 4 ms", "fsync 1 ms", "disk -", "queue -", "fsync -",
+    ]  # fmt: skip
+    assert "bookies: 2 writable, 1 silent" in figure
+
+
+def test_the_cells_of_a_large_fleet_are_small() -> None:
+    small = figures.fleet([cell(n) for n in range(figures.LARGE_CELL_COUNT_MAX + 1)])
+    large = figures.fleet([cell(n) for n in range(figures.LARGE_CELL_COUNT_MAX)])
+    assert len(drawn(small, "cell")) == figures.LARGE_CELL_COUNT_MAX + 1
+    assert len(small) < len(large)
+
+
 def test_the_line_of_the_gap_is_within_the_figure() -> None:
     row = {"bookie_id": "a", "last_add_synced": 49, "lac": 199, "last_entry_id": 99}
     (line,) = drawn(figures.gap([row]), "mark")
@@ -94,7 +125,7 @@ def test_a_timeline_has_a_mark_for_each_event() -> None:
 
 def test_figures_without_data_are_empty() -> None:
     for figure in (
-        figures.fragment_map([], []), figures.gap([]), figures.gap_lines([]),
+        figures.fleet([]), figures.fragment_map([], []), figures.gap([]), figures.gap_lines([]),
         figures.heat_map([], [], "t"),
         figures.timeline([], 0, 0), figures.area([], "t"), figures.spark([]), figures.bar(9, "t"),
     ):  # fmt: skip

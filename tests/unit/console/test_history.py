@@ -66,7 +66,8 @@ def test_the_rings_are_bounded() -> None:
     assert len(ring.events) == history.EVENT_COUNT_MAX
     assert len(ring.columns["read"]) == history.COLUMN_COUNT_MAX
     assert len(ring.spark("x")) == history.SPARK_COUNT_MAX
-    assert ring.spark("a") == []
+    assert ring.spark("a") == ring.fsync_spark("a") == []
+    assert len(ring.fsync_spark("x")) == history.SPARK_COUNT_MAX
 
 
 def test_histograms_of_several_directories_are_summed_and_garbage_is_none() -> None:
