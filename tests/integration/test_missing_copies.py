@@ -87,10 +87,13 @@ class Story:
         )
         self.cluster.pause(self._index)
         until_s = monotonic_s() + 3 * SILENCE_MS / 1000  # it times out, and more follows
-        while monotonic_s() < until_s:
+        while monotonic_s() < until_s or self._is_named_by(self.persistent):
             for ledger in ledgers:
                 ledger.append(b"x" * 100, timeout=30)
         self.cluster.kill(self._index)
+
+    def _is_named_by(self, ledger: zbk.LedgerWriter) -> bool:
+        return self.victim in ledger.metadata.last_fragment.bookies
 
     def lacking(self, ledger: zbk.LedgerWriter) -> set[str]:
         """Return the bookies that do not hold, or do not say that they hold, all that is due."""
