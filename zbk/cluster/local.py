@@ -39,7 +39,7 @@ from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.clock import monotonic_s
 from zbk.system.files import OsFiles
-from zbk.system.ports import is_free_port
+from zbk.system.ports import is_free_port, lasting_port
 
 START_TIMEOUT_S: Final = 30.0
 LOOK_INTERVAL_S: Final = 0.03
@@ -328,9 +328,13 @@ class LocalCluster:
     def _start_bookies(self, indexes: Sequence[int]) -> None:
         found = {index: self._registration(index) for index in indexes}  # maybe just killed
         former = {index: 0 if one is None else one.incarnation for index, one in found.items()}
+        ports = {seat.port for seat in self._seats}
         for index in indexes:
             port = self._seats[index].port
-            command = self._bookie_command(index, port if is_free_port(port) else 0)
+            if port == 0 or not is_free_port(port):
+                port = lasting_port(ports)
+                ports.add(port)
+            command = self._bookie_command(index, port)
             log_path = self.folder / f"bookie{index}.log"
             self._children[index] = Child(f"bookie {index}", command, log_path)
             self._is_expected_down.discard(index)

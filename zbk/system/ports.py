@@ -2,15 +2,19 @@
 
 import errno
 import os
+import random
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 _LISTENING: Final = "0A"
+_EPHEMERAL_RANGE_PATH: Final = "/proc/sys/net/ipv4/ip_local_port_range"
+_LASTING_PORT_MIN: Final = 10_000
+_LASTING_TRIES: Final = 100
 COMMAND_SIZE_MAX: Final = 120
 
 
@@ -37,6 +41,32 @@ def port_use(host: str, port: int) -> PortUse:
 def is_free_port(port: int) -> bool:
     """Return whether a bookie can listen on a loopback port. 0 means any port."""
     return _listen_error("127.0.0.1", port) is None
+
+
+def lasting_port(taken: Collection[int] = ()) -> int:
+    """Return a free loopback port that outgoing connections do not get; 0 if there is none.
+
+    A server that starts again at its port needs one: the kernel gives a port of its ephemeral range
+    to any connection while the server is away. Source: ``ip_local_port_range`` in ip(7).
+
+    Args:
+        taken: ports that are reserved already, though they are free.
+    """
+    choice = random.SystemRandom()
+    stop = _first_ephemeral_port()
+    for _ in range(_LASTING_TRIES if stop > _LASTING_PORT_MIN else 0):
+        port = choice.randrange(_LASTING_PORT_MIN, stop)
+        if port not in taken and is_free_port(port):
+            return port
+    return 0
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        with open(_EPHEMERAL_RANGE_PATH, encoding="ascii") as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):  # not Linux, or no /proc
+        return 0
 
 
 def _listen_error(host: str, port: int) -> OSError | None:

@@ -9,7 +9,7 @@ import pytest
 
 from zbk.system import machine
 from zbk.system.fsync_probe import PROBE_COUNT_MAX, fsync_times_us
-from zbk.system.ports import port_use
+from zbk.system.ports import is_free_port, lasting_port, port_use
 
 
 def test_every_setting_has_a_value_or_is_neutral() -> None:
@@ -59,3 +59,25 @@ def test_an_address_of_another_machine_is_not_free() -> None:
 
     assert not found.is_free
     assert found.reason
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="no /proc")
+def test_a_lasting_port_is_free_and_no_connection_gets_it() -> None:
+    first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+    port = lasting_port()
+
+    assert 0 < port < first_ephemeral
+    assert is_free_port(port)
+
+
+def test_a_port_that_is_in_use_or_reserved_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        used = server.getsockname()[1]
+        monkeypatch.setattr("zbk.system.ports._LASTING_PORT_MIN", used)
+        monkeypatch.setattr("zbk.system.ports._first_ephemeral_port", lambda: used + 1)
+        assert lasting_port() == 0
+    assert lasting_port() == used
+    assert lasting_port({used}) == 0
