@@ -87,7 +87,7 @@ docs: $(STAMPS)/docs ## the handbook: build/handbook/index.html; strict, no requ
 
 lock: ## choose new versions for requirements/*.txt (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
-	$(COMPILE) --upgrade pyproject.toml --extra zookeeper --extra spark --extra otel --group dev -o requirements/dev.txt
+	$(COMPILE) --upgrade pyproject.toml --extra zookeeper --extra spark --group dev -o requirements/dev.txt
 	$(COMPILE) pyproject.toml -c requirements/dev.txt -o requirements/run.txt
 	$(COMPILE) pyproject.toml --extra zookeeper -c requirements/dev.txt -o requirements/zookeeper.txt
 	$(COMPILE) pyproject.toml --extra zookeeper --extra spark -c requirements/dev.txt -o requirements/spark.txt

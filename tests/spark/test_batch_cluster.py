@@ -1,7 +1,6 @@
 """A standalone Spark cluster from the wheel: real ``spark-submit``, two workers, and twins."""
 
 import os
-import socket
 import subprocess
 import sys
 import zipfile
@@ -15,6 +14,7 @@ import pytest
 
 import zbk
 from pyspark_zbk.session import java_home
+from tests.support.free_port import free_port
 from tests.support.spark import LONG_AFTER_MS
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
@@ -71,7 +71,7 @@ class SparkCluster:
         self.url = ""
 
     def start(self) -> None:
-        port = _free_port()
+        port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         self._daemon(
             "master", "127.0.0.1", "New state: ALIVE",
@@ -112,7 +112,7 @@ class SparkCluster:
         log = self._exit.enter_context(log_path.open("wb"))
         command = [str(self.home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"]
         process = subprocess.Popen(
-            [*command, *arguments, "--webui-port", str(_free_port())],
+            [*command, *arguments, "--webui-port", str(free_port())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -188,10 +188,3 @@ def _packages(folder: Path) -> Path:
             for source in sorted((root / package).rglob("*.py")):
                 archive.write(source, source.relative_to(root))
     return path
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

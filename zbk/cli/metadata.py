@@ -37,6 +37,7 @@ def export(file: Path, metadata: str | None, output: Format) -> None:
     from zbk.metadata.dumps.dump_file import write_dump
     from zbk.metadata.dumps.export import nodes_of
     from zbk.system.clock import wall_ms
+    from zbk.system.files import OsFiles
 
     with cluster_store(metadata) as store:
         part = file.with_name(f"{file.name}.part")
@@ -52,6 +53,7 @@ def export(file: Path, metadata: str | None, output: Format) -> None:
                 out.flush()
                 os.fsync(out.fileno())
             part.rename(file)
+            OsFiles().sync_dir(str(file.parent))
         except OSError as error:
             raise InvalidOptionError("file", str(file), f"cannot be written: {error}") from error
         finally:

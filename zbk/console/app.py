@@ -277,18 +277,20 @@ async def _form(request: Request) -> dict[str, str]:
     return dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=8))
 
 
+_ANSWERS: Final[tuple[tuple[type[ZbkError], int, str], ...]] = (  # the first that fits
+    (NoSuchLedgerError, 404, "zbk ledger ls"),
+    (pages.NoSuchBookieError, 404, "zbk bookie ls"),
+    (InvalidOptionError, 400, "zbk status"),
+    (UnavailableError, 503, "zbk doctor"),
+    (ZbkError, 409, "zbk status"),
+)
+
+
 def _status_of(error: Exception) -> tuple[int, str, str]:
     """Return the status of an error, its text, and the next command."""
-    match error:
-        case HTTPException():
-            return error.status_code, str(error.detail), "zbk status"
-        case NoSuchLedgerError():
-            return 404, str(error), "zbk ledger ls"
-        case InvalidOptionError():
-            return (404 if "is no bookie" in str(error) else 400), str(error), "zbk status"
-        case UnavailableError():
-            return 503, str(error), "zbk doctor"
-        case ZbkError():
-            return 409, str(error), "zbk status"
-        case _:
-            return 500, "an error of zbk: see the log of the console", "zbk debug bundle"
+    if isinstance(error, HTTPException):
+        return error.status_code, str(error.detail), "zbk status"
+    for kind, status, command in _ANSWERS:
+        if isinstance(error, kind):
+            return status, str(error), command
+    return 500, "an error of zbk: see the log of the console", "zbk debug bundle"

@@ -18,11 +18,11 @@ from zbk.config import ClientConfig
 from zbk.console.history import GapHistory, History
 from zbk.console.metric_page import SERIES, histograms_in, increase
 from zbk.errors import MetadataUnavailableError, ZbkError
+from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX, PAGE_SIZE_MAX
 from zbk.health.cluster_health import ClusterFacts
 from zbk.health.cluster_rates import ClusterSample
 from zbk.health.cluster_sampler import ClusterSampler
 from zbk.health.cluster_survey import survey_store
-from zbk.health.journal_scrape import BOOKIE_COUNT_MAX, PAGE_SIZE_MAX
 from zbk.system.clock import monotonic_ms, monotonic_s, wall_ms
 
 INTERVAL_S: Final = 1.0

@@ -92,7 +92,7 @@ class History:
         """Record the figures and the events of a sample."""
         rates = rates_between(before, after)
         self.rates = {one.bookie_id: one for one in rates}
-        journals = [one.journals for one in after.bookies if one.journals is not None]
+        journals = [one.scraped for one in after.bookies if one.scraped is not None]
         self.points.append(
             Point(
                 at_ms=at_ms,

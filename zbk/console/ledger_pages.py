@@ -240,11 +240,11 @@ def durability_page(collector: Collector) -> dict[str, Any]:
     journals = [
         {
             "bookie_id": one.bookie_id,
-            "unsynced_size": one.journals.unsynced_size,
-            "unsynced_age_s": one.journals.unsynced_age_s,
+            "unsynced_size": one.scraped.unsynced_size,
+            "unsynced_age_s": one.scraped.unsynced_age_s,
         }
         for one in (facts.bookies if facts else ())
-        if one.journals is not None
+        if one.scraped is not None
     ]
     return {
         "title": "Durability",

@@ -112,15 +112,19 @@ def bookies(collector: Collector, page: str) -> dict[str, Any]:
     }
 
 
+class NoSuchBookieError(InvalidOptionError):
+    """The cluster has no bookie of this id."""
+
+
 def bookie(collector: Collector, bookie_id: str) -> dict[str, Any]:
     """Return one bookie, with the stages of its adds.
 
     Raises:
-        InvalidOptionError: the cluster has no such bookie.
+        NoSuchBookieError: the cluster has no such bookie.
     """
     row = next((one for one in _bookie_rows(collector) if one["bookie_id"] == bookie_id), None)
     if row is None:
-        raise InvalidOptionError("bookie", bookie_id[:128], "is no bookie of this cluster")
+        raise NoSuchBookieError("bookie", bookie_id[:128], "is no bookie of this cluster")
     histograms = histograms_in(metrics_page(row["http"])) if row["http"] else {}
     stages = [
         {"stage": name, **msgspec.to_builtins(percentiles(histograms.get(key, ())))}

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.health.journal_scrape import BOOKIE_COUNT_MAX, THREAD_COUNT, TIMEOUT_S
+from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX, THREAD_COUNT, TIMEOUT_S
 from zbk.system.clock import monotonic_us, wall_ms
 
 PAGE_SIZE_MAX: Final = 4_096

@@ -13,8 +13,8 @@ import msgspec
 
 from zbk.config import BookieConfig
 from zbk.config.units import parse_free
+from zbk.health.bookie_scrape import BookieScrape
 from zbk.health.finding import Finding, counted, named
-from zbk.health.journal_scrape import JournalMetrics
 from zbk.wire.messages import BookieInfo
 
 DEFAULT_ENSEMBLE_SIZE: Final = 3
@@ -38,7 +38,7 @@ class BookieFacts(msgspec.Struct, frozen=True, kw_only=True):
     silence: str = ""  # why it gave no info
     wire_version: int = 0  # of the protocol, as agreed with it; 0: not known
     http: str = ""  # address of its metrics; empty: none
-    journals: JournalMetrics | None = None  # from its metrics, where this machine reaches them
+    scraped: BookieScrape | None = None  # from its metrics, where this machine reaches them
 
 
 class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,7 +230,7 @@ def _ids(bookies: Sequence[BookieFacts], is_so: Callable[[BookieFacts], bool]) -
 
 
 def _has_old_unsynced_bytes(one: BookieFacts) -> bool:
-    return one.journals is not None and one.journals.unsynced_age_s > UNSYNCED_AGE_S_MAX
+    return one.scraped is not None and one.scraped.unsynced_age_s > UNSYNCED_AGE_S_MAX
 
 
 def _of_info(is_so: Callable[[BookieInfo], bool]) -> Callable[[BookieFacts], bool]:

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.health.journal_scrape import JournalMetrics
+from zbk.health.bookie_scrape import BookieScrape
 from zbk.wire.messages import BookieInfo
 
 COUNTERS: Final = {
@@ -24,7 +24,7 @@ class BookieSample(msgspec.Struct, frozen=True, kw_only=True):
     bookie_id: str
     is_readonly: bool
     info: BookieInfo | None = None
-    journals: JournalMetrics | None = None
+    scraped: BookieScrape | None = None
 
 
 class ClusterSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ def _rates(before: BookieSample | None, after: BookieSample, duration_s: float) 
         state=_state(after, now),
         free_size=min(now.free_size, now.journal_free_size),
         rss_size=now.rss_size,
-        disk_share=None if after.journals is None else after.journals.disk_share,
+        disk_share=None if after.scraped is None else after.scraped.disk_share,
     )
     then = before.info if before is not None else None
     if before is None or then is None or then.incarnation != now.incarnation:  # it restarted
@@ -85,7 +85,7 @@ def _rates(before: BookieSample | None, after: BookieSample, duration_s: float) 
         found,
         rates={name: max(0, count) / duration_s for name, count in counts.items()},
         cpu_share=max(0, now.cpu_ms - then.cpu_ms) / 1_000 / duration_s,
-        **_of_journals(before.journals, after.journals, duration_s),
+        **_of_journals(before.scraped, after.scraped, duration_s),
     )
 
 
@@ -96,7 +96,7 @@ def _state(sample: BookieSample, info: BookieInfo) -> str:
 
 
 def _of_journals(
-    before: JournalMetrics | None, after: JournalMetrics | None, duration_s: float
+    before: BookieScrape | None, after: BookieScrape | None, duration_s: float
 ) -> dict[str, float | None]:
     if before is None or after is None:
         return {}

@@ -4,9 +4,9 @@ from types import TracebackType
 from typing import Self
 
 from zbk.health.bookie_infos import BookieAsker
+from zbk.health.bookie_scrape import scrape_bookies
 from zbk.health.cluster_rates import BookieSample, ClusterSample
 from zbk.health.cluster_survey import http_url
-from zbk.health.journal_scrape import scrape_journals
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import instance_id
 from zbk.metadata.records.underreplication import UnderreplicationStore
@@ -62,7 +62,7 @@ class ClusterSampler:
         bookies = [found[one] for one in sorted(found)]
         answers = self._asker.ask({one.bookie_id: one.address for one in bookies})
         at_us = monotonic_us()
-        journals = scrape_journals({one.bookie_id: http_url(one) for one in bookies})
+        scraped = scrape_bookies({one.bookie_id: http_url(one) for one in bookies})
         samples = []
         for one in bookies:
             answer = answers.get(one.bookie_id)
@@ -72,7 +72,7 @@ class ClusterSampler:
                     bookie_id=one.bookie_id,
                     is_readonly=one.is_readonly,
                     info=outcome if isinstance(outcome, BookieInfo) else None,
-                    journals=journals.get(one.bookie_id),
+                    scraped=scraped.get(one.bookie_id),
                 )
             )
         return ClusterSample(

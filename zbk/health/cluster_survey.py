@@ -10,8 +10,8 @@ import msgspec
 
 from zbk.errors import DamageError, MetadataUnavailableError, UnsupportedVersionError, ZbkError
 from zbk.health.bookie_infos import BookieAnswer, ask_bookies
+from zbk.health.bookie_scrape import scrape_bookies
 from zbk.health.cluster_health import BookieFacts, ClusterFacts
-from zbk.health.journal_scrape import scrape_journals
 from zbk.metadata.paths import COOKIES
 from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.bookies import BookieRegistry
@@ -57,11 +57,11 @@ def survey_store(
             facts, instance = _of_store(store)
     except MetadataUnavailableError as error:
         return ClusterFacts(metadata=store.address, store_error=str(error))
-    journals = scrape_journals({one.bookie_id: one.http for one in facts.bookies})
+    scraped = scrape_bookies({one.bookie_id: one.http for one in facts.bookies})
     answers = ask({one.bookie_id: one.address for one in facts.bookies}, instance, timeout_s)
     bookies = tuple(
         msgspec.structs.replace(
-            _with_answer(one, answers.get(one.bookie_id)), journals=journals.get(one.bookie_id)
+            _with_answer(one, answers.get(one.bookie_id)), scraped=scraped.get(one.bookie_id)
         )
         for one in facts.bookies
     )

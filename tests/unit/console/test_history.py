@@ -4,8 +4,8 @@ from tests.support.health import bookie_info
 from zbk.console import history
 from zbk.console.history import Gap, GapHistory, History, events_between
 from zbk.console.metric_page import histograms_in, increase, percentiles
+from zbk.health.bookie_scrape import BookieScrape
 from zbk.health.cluster_rates import BookieSample, ClusterSample
-from zbk.health.journal_scrape import JournalMetrics
 
 
 def sample(at_s: int, *ids: str, readonly: str = "", lacking: int = 0) -> ClusterSample:
@@ -30,19 +30,19 @@ def test_bookies_that_come_go_and_become_read_only_are_events() -> None:
 
 
 def test_types_are_told_apart_only_if_all_bookies_serve_their_metrics() -> None:
-    def at(second: int, *journals: JournalMetrics | None) -> ClusterSample:
+    def at(second: int, *scraped: BookieScrape | None) -> ClusterSample:
         return ClusterSample(
             at_us=second * 1_000_000,
             bookies=tuple(
                 BookieSample(
-                    bookie_id=f"b-{n}", is_readonly=False, info=bookie_info(f"b-{n}"), journals=one
+                    bookie_id=f"b-{n}", is_readonly=False, info=bookie_info(f"b-{n}"), scraped=one
                 )
-                for n, one in enumerate(journals)
+                for n, one in enumerate(scraped)
             ),
         )
 
-    def adds(second: float) -> JournalMetrics:
-        return JournalMetrics(0, 0, 0, 0, vd_entry_count=10 * second)
+    def adds(second: float) -> BookieScrape:
+        return BookieScrape(0, 0, 0, 0, vd_entry_count=10 * second)
 
     ring = History()
     ring.add(at(0, adds(0), adds(0)), at(2, adds(2), adds(2)), 0)

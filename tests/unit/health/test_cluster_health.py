@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.health import GIB, bookie_facts, bookie_info, cluster_facts
+from zbk.health.bookie_scrape import BookieScrape
 from zbk.health.cluster_health import BookieFacts, ClusterFacts, findings
 from zbk.health.finding import has_problem
-from zbk.health.journal_scrape import JournalMetrics
 
 
 def with_info(**fields: object) -> ClusterFacts:
@@ -75,7 +75,7 @@ def test_a_problem_is_found_with_its_next_command(
 
 
 NOTES = [
-    ("journals-lag", with_third(journals=JournalMetrics(0, 0, 4_096, 11.0))),
+    ("journals-lag", with_third(scraped=BookieScrape(0, 0, 4_096, 11.0))),
     ("bookies-not-asked", with_third(info=None)),
     ("versions-differ", with_third(version="0.2.0")),
     ("too-few-bookies", cluster_facts(bookie_facts("b-1"))),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.health import bookie_info
+from zbk.health.bookie_scrape import BookieScrape
 from zbk.health.cluster_rates import (
     COUNTERS,
     BookieSample,
@@ -12,16 +13,15 @@ from zbk.health.cluster_rates import (
     rates_between,
     total,
 )
-from zbk.health.journal_scrape import JournalMetrics
 
 
 def bookie(
     bookie_id: str = "b-1",
-    journals: JournalMetrics | None = None,
+    scraped: BookieScrape | None = None,
     **info: Any,  # noqa: ANN401 - of BookieInfo
 ) -> BookieSample:
     found = bookie_info(bookie_id, **info)
-    return BookieSample(bookie_id=bookie_id, is_readonly=False, info=found, journals=journals)
+    return BookieSample(bookie_id=bookie_id, is_readonly=False, info=found, scraped=scraped)
 
 
 def at(second: float, *bookies: BookieSample) -> ClusterSample:
@@ -43,8 +43,8 @@ def test_a_rate_is_the_growth_of_a_counter_by_the_time_between() -> None:
 
 
 def test_the_mean_of_fsyncs_is_of_those_between_the_samples() -> None:
-    before = bookie(journals=JournalMetrics(100, 1.0, 0, 0))
-    after = bookie(journals=JournalMetrics(104, 1.02, 0, 0))
+    before = bookie(scraped=BookieScrape(100, 1.0, 0, 0))
+    after = bookie(scraped=BookieScrape(104, 1.02, 0, 0))
 
     assert rates_between(at(1, before), at(2, after))[0].fsync_ms == pytest.approx(5)
     assert rates_between(at(1, before), at(2, before))[0].fsync_ms is None
@@ -52,8 +52,8 @@ def test_the_mean_of_fsyncs_is_of_those_between_the_samples() -> None:
 
 
 def test_waits_of_the_journal_and_vd_adds_are_those_between_the_samples() -> None:
-    before = bookie(journals=JournalMetrics(0, 0, 0, 0, 10, 1.0, 100, 0.5))
-    after = bookie(journals=JournalMetrics(0, 0, 0, 0, 14, 1.02, 160, 0.75))
+    before = bookie(scraped=BookieScrape(0, 0, 0, 0, 10, 1.0, 100, 0.5))
+    after = bookie(scraped=BookieScrape(0, 0, 0, 0, 14, 1.02, 160, 0.75))
 
     (found,) = rates_between(at(1, before), at(3, after))
 

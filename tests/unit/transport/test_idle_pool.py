@@ -1,7 +1,6 @@
 """A pool of connections that has nothing to do: it closes what nobody uses, and does not turn."""
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -21,17 +20,25 @@ TURN_COUNT_MAX = 5
 
 
 class CountingPoller(zmq.Poller):
-    """Counts how often the pool's thread has waited."""
+    """Counts how often the pool's thread has waited, and knows how long it sleeps now."""
 
     turn_count = 0
     busy_count = 0
+    sleep_ms: int | None = 0  # None: until something happens
 
     def poll(self, timeout: int | None = None) -> list[tuple[object, int]]:
         if timeout == 0:
             self.busy_count += 1
         else:
             self.turn_count += 1
-        return super().poll(timeout)
+        self.sleep_ms = timeout
+        ready = super().poll(timeout)
+        self.sleep_ms = 0
+        return ready
+
+    def is_asleep(self) -> bool:
+        """Return whether the pool's thread stays asleep for ``LOOK_MS`` if nothing comes."""
+        return self.sleep_ms is None or self.sleep_ms >= LOOK_MS
 
 
 class World:
@@ -157,11 +164,9 @@ def test_a_pool_that_spins_polls_busily_after_an_event_and_sleeps_then() -> None
     try:
         made.ask().wait_for_kind(Reply)
         wait_until(lambda: made.poller.busy_count > 0, what="a busy wait")
-        time.sleep(0.1)  # longer than it spins
+        wait_until(made.poller.is_asleep, what="an idle pool sleeps")
         before = made.poller.busy_count
-        time.sleep(LOOK_MS / 1000)
-
-        assert made.poller.busy_count == before, "an idle pool sleeps"
+        assert made.poller.is_asleep(), "it has not begun to spin again"
         assert made.turns() <= TURN_COUNT_MAX
         assert made.poller.busy_count > before, "the timer and its call were events"
     finally:

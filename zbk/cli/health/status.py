@@ -52,7 +52,7 @@ def _summary(facts: "ClusterFacts", found: "Sequence[Finding]") -> dict[str, Any
     from zbk.health.finding import has_problem
 
     infos, is_known = facts.infos, not facts.store_error
-    journals = [one.journals for one in facts.bookies if one.journals is not None]
+    journals = [one.scraped for one in facts.bookies if one.scraped is not None]
     counts = {
         "registered_bookie_count": len(facts.bookies),
         "writable_bookie_count": facts.writable_count,

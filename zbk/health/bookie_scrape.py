@@ -27,7 +27,7 @@ _LINE: Final = re.compile(
 _VD: Final = 'type="vd_journal"'
 
 
-class JournalMetrics(msgspec.Struct, frozen=True):
+class BookieScrape(msgspec.Struct, frozen=True):
     """All journals of a bookie together, and its fullest disk; counts are since its start."""
 
     fsync_count: float
@@ -40,9 +40,9 @@ class JournalMetrics(msgspec.Struct, frozen=True):
     disk_share: float | None = None  # of the fullest disk that is in use
 
 
-def scrape_journals(
+def scrape_bookies(
     urls: Mapping[str, str], timeout_s: float = TIMEOUT_S
-) -> dict[str, JournalMetrics]:
+) -> dict[str, BookieScrape]:
     """Return the metrics of the bookies that answer in time, by bookie id.
 
     ``urls`` by bookie id, as registered; those that are no web address are left out.
@@ -52,14 +52,14 @@ def scrape_journals(
         return {}
     with ThreadPoolExecutor(THREAD_COUNT, "zbk-scrape") as threads:
         pages = threads.map(lambda url: _page(url, timeout_s), asked.values())
-        found = zip(asked, map(journal_metrics_in, pages), strict=True)
+        found = zip(asked, map(scrape_in, pages), strict=True)
         return {bookie_id: metrics for bookie_id, metrics in found if metrics is not None}
 
 
-def journal_metrics_in(page: str) -> JournalMetrics | None:
-    """Return what a page of metrics says of journals; ``None`` if it says nothing.
+def scrape_in(page: str) -> BookieScrape | None:
+    """Return what a page of metrics says of journals and disks; ``None`` if it says nothing.
 
-    >>> journal_metrics_in('zbk_journal_unsynced_bytes{directory="/j"} 512.0').unsynced_size
+    >>> scrape_in('zbk_journal_unsynced_bytes{directory="/j"} 512.0').unsynced_size
     512.0
     """
     values: dict[str, dict[str, float]] = {}  # by labels
@@ -73,7 +73,7 @@ def journal_metrics_in(page: str) -> JournalMetrics | None:
 
     free, sizes = values.get("disk_free_bytes", {}), values.get("disk_size_bytes", {})
     used = [1 - free[one] / size for one, size in sizes.items() if one in free and size > 0]
-    return JournalMetrics(
+    return BookieScrape(
         fsync_count=sum(found("journal_fsync_seconds_count")),
         fsync_s=sum(found("journal_fsync_seconds_sum")),
         unsynced_size=sum(found("journal_unsynced_bytes")),

@@ -1,4 +1,4 @@
-"""The state of journals, from a page of metrics over HTTP."""
+"""The state of journals and disks, from a page of metrics over HTTP."""
 
 import threading
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from zbk.health.journal_scrape import (
+from zbk.health.bookie_scrape import (
     BOOKIE_COUNT_MAX,
-    JournalMetrics,
-    journal_metrics_in,
-    scrape_journals,
+    BookieScrape,
+    scrape_bookies,
+    scrape_in,
 )
 
 PAGE = """\
@@ -58,14 +58,14 @@ def url() -> Iterator[str]:
 
 
 def test_the_journals_of_a_bookie_count_together(url: str) -> None:
-    found = JournalMetrics(
+    found = BookieScrape(
         10, 2.0, 96, 7.5, queue_count=5, queue_s=0.25, vd_entry_count=3, disk_share=0.75
     )
-    assert scrape_journals({"b-1": url}, 5.0) == {"b-1": found}
+    assert scrape_bookies({"b-1": url}, 5.0) == {"b-1": found}
 
 
 def test_a_bookie_that_serves_nothing_is_left_out(url: str) -> None:
-    found = scrape_journals(
+    found = scrape_bookies(
         {"b-1": url, "b-2": "http://127.0.0.1:1", "b-3": f"{url}/other", "b-4": "file:///x"}, 5.0
     )
 
@@ -74,9 +74,9 @@ def test_a_bookie_that_serves_nothing_is_left_out(url: str) -> None:
 
 def test_many_bookies_are_not_asked() -> None:
     assert (
-        scrape_journals(dict.fromkeys(map(str, range(BOOKIE_COUNT_MAX + 1)), "http://x"), 1.0) == {}
+        scrape_bookies(dict.fromkeys(map(str, range(BOOKIE_COUNT_MAX + 1)), "http://x"), 1.0) == {}
     )
 
 
 def test_another_page_has_no_totals() -> None:
-    assert journal_metrics_in("<html>") is None
+    assert scrape_in("<html>") is None
