@@ -1,5 +1,6 @@
 """A pool of connections that has nothing to do: it closes what nobody uses, and does not turn."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 
@@ -17,6 +18,8 @@ LOOK_MS = 400
 """Over so long turns are counted. It was a turn in 20 ms once, so 20 of them."""
 
 TURN_COUNT_MAX = 5
+EVENT_COUNT_MAX = 30
+"""Of a connection that is made, greeted and asked once."""
 
 
 class CountingPoller(zmq.Poller):
@@ -159,16 +162,22 @@ def test_a_timeout_comes_when_it_is_due(world: World) -> None:
     assert world.poller.turn_count < 20
 
 
-def test_a_pool_that_spins_polls_busily_after_an_event_and_sleeps_then() -> None:
+def test_a_pool_that_spins_polls_busily_after_an_event_and_sleeps_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = itertools.count(step=100)
+    monkeypatch.setattr("zbk.transport.dealer.monotonic_us", lambda: next(ticks))
     made = World(idle_ms=60_000, spin_us=1_000)
+    poller = made.poller
     try:
         made.ask().wait_for_kind(Reply)
-        wait_until(lambda: made.poller.busy_count > 0, what="a busy wait")
-        wait_until(made.poller.is_asleep, what="an idle pool sleeps")
-        before = made.poller.busy_count
-        assert made.poller.is_asleep(), "it has not begun to spin again"
+        wait_until(lambda: poller.busy_count > 0 and poller.is_asleep(), what="a sleep")
+        before = poller.busy_count
+
+        assert before <= 10 * EVENT_COUNT_MAX, "ten looks at the clock end a busy wait"
+        assert poller.is_asleep(), "an idle pool sleeps"
         assert made.turns() <= TURN_COUNT_MAX
-        assert made.poller.busy_count > before, "the timer and its call were events"
+        assert poller.busy_count > before, "the timer and its call were events"
     finally:
         made.close()
 
