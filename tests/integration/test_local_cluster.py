@@ -2,13 +2,13 @@
 
 import os
 import signal
-import threading
 from pathlib import Path
 
 import pytest
 
 import zbk
 from tests.support.cluster import cluster
+from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.errors import BookieError
@@ -72,7 +72,7 @@ def test_a_cluster_is_started_again_on_its_data(tmp_path: Path) -> None:
 def test_a_bookie_that_does_not_start_is_shown_with_its_own_words(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with LocalCluster(folder):
-        threads = threading.active_count()
+        threads = NewThreads()
     (folder / "bookie1" / "journal" / "cookie").write_bytes(b"another bookie's")
 
     with pytest.raises(BookieError) as caught:
@@ -80,4 +80,4 @@ def test_a_bookie_that_does_not_start_is_shown_with_its_own_words(tmp_path: Path
 
     assert "bookie 1 ended with exit code" in str(caught.value)
     assert "belong to different bookies" in str(caught.value)
-    assert threading.active_count() <= threads
+    assert threads.names() == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.threads import NewThreads
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
 
@@ -140,12 +141,12 @@ def test_tails_of_idle_ledgers_wait_without_threads_and_hear_of_the_next_entry(
             group.add(reading.open_ledger(writer.ledger_id))
         with pytest.raises(zbk.RequestTimeoutError):
             group.next_item(timeout=1)
-        thread_count = threading.active_count()
+        threads = NewThreads()
         for writer in writers[10:]:
             group.add(reading.open_ledger(writer.ledger_id))
         with pytest.raises(zbk.RequestTimeoutError):
             group.next_item(timeout=7)
-        assert threading.active_count() <= thread_count + 8, "those that read metadata"
+        assert len(threads.names()) <= 8, "those that read metadata"
 
         append_a_round(writers, 0)
         started_s = monotonic_s()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
@@ -193,11 +194,11 @@ def test_lone_appends_of_many_threads_keep_their_order(
 
 @pytest.mark.soak
 def test_ten_thousand_ledgers_are_open_in_one_client(client: zbk.Client) -> None:
-    thread_count = threading.active_count()
+    threads = NewThreads()
     writers = client.create_ledgers(10_000)
 
     answers = [writer.append_async(payload_of(writer.ledger_id, 0)) for writer in writers]
 
     assert [answer.result(WAIT_S) for answer in answers] == [0] * 10_000
-    assert threading.active_count() - thread_count < 20
+    assert len(threads.names()) < 20
     assert client.close_all(writers, timeout=WAIT_S) == [0] * 10_000

@@ -5,7 +5,6 @@ that does not know of the caller's deadline makes the call take that long.
 """
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_proxy import GET_CHILDREN, ZooKeeperProxy
 from zbk.cluster.local import LocalCluster
@@ -181,18 +181,14 @@ def test_a_round_of_garbage_collection(client: zbk.Client, cluster: LocalCluster
 def test_connecting_where_the_store_falls_silent(
     cluster: LocalCluster, proxy: ZooKeeperProxy
 ) -> None:
-    before = set(threading.enumerate())
+    threads = NewThreads()
     proxy.hold_next_request(GET_CHILDREN)  # for the bookies, after the session and the cluster
     with in_time():
         zbk.connect(proxy.uri_like(cluster.metadata_uri), connect_timeout_ms=int(1_000 * TIMEOUT_S))
     assert proxy.request_is_held.is_set()
     proxy.release_request()
     names = {"zbk-dealer", "zbk-zookeeper-callbacks"}
-
-    def left() -> list[str]:
-        return [one.name for one in set(threading.enumerate()) - before if one.name in names]
-
-    wait_until(lambda: not left(), what="the threads of the client end")
+    wait_until(lambda: names.isdisjoint(threads.names()), what="the threads of the client end")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 
@@ -13,6 +12,7 @@ import pytest
 from tests.support.at_once import run_at_once
 from tests.support.metadata_bodies import Body
 from tests.support.recorder import Recorder
+from tests.support.threads import NewThreads
 from zbk.errors import (
     BadVersionError,
     ClientClosedError,
@@ -412,13 +412,12 @@ def test_a_closed_store_says_so(store: MetadataStore) -> None:
 
 
 def test_closed_stores_leave_no_threads(body: Body) -> None:
-    before = set(threading.enumerate())
+    threads = NewThreads()
     store = body.open()
     store.watch_children("/", lambda _names: None)
     store.close()
 
-    left = [t for t in set(threading.enumerate()) - before if t.is_alive()]
-    assert [thread.name for thread in left] == []
+    assert threads.names() == []
 
 
 def test_a_store_tells_its_address(body: Body, store: MetadataStore) -> None:

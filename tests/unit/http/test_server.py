@@ -3,7 +3,6 @@ import errno
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -14,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support.http import ask
+from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.errors import InvalidOptionError
 from zbk.http import HttpServer, connection, guard, serve, server
@@ -282,10 +282,11 @@ def test_an_address_of_another_machine_is_a_clear_error() -> None:
 
 
 def test_close_ends_the_thread_and_frees_the_port() -> None:
+    threads = NewThreads()
     http = serve(Starlette(), "127.0.0.1:0")
     http.close()
     http.close()
-    assert not [one for one in threading.enumerate() if one.name == "zbk-http"]
+    assert threads.names() == []
     serve(Starlette(), http.address).close()
 
 

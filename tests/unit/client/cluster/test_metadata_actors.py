@@ -7,6 +7,7 @@ from functools import partial
 import pykka
 import pytest
 
+from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.client.cluster.metadata_actor import ACTOR_COUNT, MetadataActors, MetadataTask
 from zbk.errors import MetadataUnavailableError
@@ -47,10 +48,10 @@ def test_what_a_task_raises_is_its_answer(actors: MetadataActors) -> None:
 
 
 def test_no_thread_is_made_before_it_is_needed(actors: MetadataActors) -> None:
-    before = threading.active_count()
+    threads = NewThreads()
     for _ in range(3):
         actors.tell(0, MetadataTask(lambda: None, lambda _outcome: None))
-    assert threading.active_count() == before + 1
+    assert len(threads.names()) == 1
 
 
 def test_after_the_end_nothing_is_taken() -> None:

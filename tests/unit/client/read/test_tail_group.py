@@ -8,6 +8,7 @@ import pytest
 
 import zbk
 from tests.support.memory_store import named_tree
+from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, Echo, front
 from zbk.metadata.records.bookies import BookieRegistry
@@ -151,7 +152,7 @@ def test_many_ledgers_are_followed_by_one_thread_and_share_requests(
     world_of: Callable[[int], World],
 ) -> None:
     world = world_of(LEDGER_COUNT)
-    thread_count = threading.active_count()
+    threads = NewThreads()
     group = world.client.tail_group()
     for reader in world.readers:
         group.add(reader)
@@ -163,7 +164,7 @@ def test_many_ledgers_are_followed_by_one_thread_and_share_requests(
     wait_until(lambda: len(world.bookie.watches) == LEDGER_COUNT)
     assert counts[WatchLacs] <= 10, "they left together"
     assert counts[ReadLac] == LEDGER_COUNT, "of opening the readers, before"
-    assert threading.active_count() <= thread_count + 1, "one that shares the metadata's news"
+    assert len(threads.names()) <= 1, "one that shares the metadata's news"
 
     world.bookie.rise(world.ledger_ids, 1)
 

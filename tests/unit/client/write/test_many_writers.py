@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.bookie_here import ONE, BookieHere
+from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.client.api import Client
 from zbk.client.write.ledger_writer import LedgerWriter
@@ -96,11 +97,11 @@ def writers(client: Client, count: int) -> list[LedgerWriter]:
 def test_an_open_ledger_needs_no_thread_and_no_timer(client: Client) -> None:
     for one in writers(client, ClientConfig().writer_actor_count):
         one.append(b"0")
-    thread_count = threading.active_count()
+    threads = NewThreads()
 
     others = writers(client, 200)
 
-    assert threading.active_count() == thread_count
+    assert threads.names() == []
     for one in others:
         one.append(b"x")
     wait_until(lambda: not client._pool._timers, what="no timer is left")
@@ -302,10 +303,12 @@ def test_appends_beyond_the_window_go_as_soon_as_there_is_room(world: BookieHere
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_ledgers_are_spread_over_the_actors(world: BookieHere, count: int) -> None:
+    before = set(threading.enumerate())
     with world.connect(writer_actor_count=count) as client:
         for ledger in writers(client, 6):
             ledger.append(b"x")
 
-        threads = [one for one in threading.enumerate() if one.name.startswith("WriterActor")]
+        new = set(threading.enumerate()) - before
+        threads = [one for one in new if one.name.startswith("WriterActor")]
         assert len(threads) == count
         assert all(one.daemon for one in threads), "a program that ends does not wait for them"

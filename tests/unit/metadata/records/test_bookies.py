@@ -12,6 +12,7 @@ from tests.support.hooked_store import HookedStore
 from tests.support.late_store import LateCreations
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.recorder import Recorder
+from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.errors import (
     CorruptRecordError,
@@ -283,6 +284,7 @@ def test_a_store_that_does_not_answer_for_a_moment_ends_no_wait(cluster: Cluster
 
 
 def test_a_registered_bookie_is_found_until_it_closes(cluster: Cluster) -> None:
+    threads = NewThreads()
     changes: list[RegistrationState] = []
     registration = cluster.registry.register(B1, changes.append)
 
@@ -295,7 +297,7 @@ def test_a_registered_bookie_is_found_until_it_closes(cluster: Cluster) -> None:
     assert cluster.others.available() == {}
     assert cluster.others.resolve("b1") is None
     assert changes == [REGISTERED]
-    assert not [name for name in _thread_names() if "registration" in name]
+    assert threads.names("registration") == []
 
 
 def test_a_registration_goes_with_its_session_and_is_made_again(cluster: Cluster) -> None:
@@ -491,6 +493,7 @@ def test_a_store_closed_first_ends_the_registration_quietly(cluster: Cluster) ->
 
 
 def test_a_watch_tells_who_is_there_now_and_after_each_change(cluster: Cluster) -> None:
+    threads = NewThreads()
     seen: Recorder[Mapping[str, BookieRegistration]] = Recorder()
     watch = cluster.others.watch_available(seen)
     seen.wait_last({})
@@ -506,7 +509,7 @@ def test_a_watch_tells_who_is_there_now_and_after_each_change(cluster: Cluster) 
     two.close()
     cluster.other_store.settle()
     assert len(seen.items) == count
-    assert not [name for name in _thread_names() if "bookies-watch" in name]
+    assert threads.names("bookies-watch") == []
 
 
 def test_a_bookie_that_comes_back_elsewhere_is_news(cluster: Cluster) -> None:
@@ -560,7 +563,3 @@ def test_a_registration_that_cannot_be_read_hides_no_other(
     with pytest.raises(CorruptRecordError):
         cluster.others.resolve("b9")
     registration.close()
-
-
-def _thread_names() -> list[str]:
-    return [thread.name for thread in threading.enumerate()]

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from tests.support.recorder import Recorder
+from tests.support.threads import NewThreads
 from zbk.metadata.stores.callbacks import (
     NOTHING,
     CallbackThread,
@@ -50,6 +51,7 @@ def test_a_callback_that_raises_is_logged_and_the_next_one_runs(
 
 
 def test_close_runs_what_was_posted_before_and_ends_the_thread() -> None:
+    threads = NewThreads()
     callbacks = CallbackThread("zbk-test-callbacks")
     seen: list[int] = []
     callbacks.post(lambda: seen.append(1))
@@ -58,7 +60,7 @@ def test_close_runs_what_was_posted_before_and_ends_the_thread() -> None:
     callbacks.post(lambda: seen.append(2))
 
     assert seen == [1]
-    assert "zbk-test-callbacks" not in [thread.name for thread in threading.enumerate()]
+    assert threads.names() == []
 
 
 def test_a_subscription_tells_news_only() -> None:

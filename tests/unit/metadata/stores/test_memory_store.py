@@ -1,11 +1,10 @@
 """The faults that a store in memory makes on cue. What it does otherwise: the conformance suite."""
 
-import threading
-
 import pytest
 
 from tests.support.memory_store import MemoryTree
 from tests.support.recorder import Recorder
+from tests.support.threads import NewThreads
 from zbk.errors import ClientClosedError, MetadataUnavailableError, NoNodeError
 from zbk.metadata.stores.store import SessionState
 
@@ -105,10 +104,11 @@ def test_a_callback_that_calls_its_store_is_our_own_bug() -> None:
 
 
 def test_a_closed_store_leaves_no_thread_and_says_that_it_is_closed() -> None:
+    threads = NewThreads()
     store = MemoryTree().open_session()
     store.close()
 
     with pytest.raises(ClientClosedError):
         store.get("/")
     assert store.session_state() is LOST
-    assert "zbk-memory-callbacks" not in [thread.name for thread in threading.enumerate()]
+    assert threads.names() == []
