@@ -391,6 +391,7 @@ class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
     out_of_service: Name = ""  # directories that failed; cut where there are too many
     limbo_ledger_count: Natural | None = None  # of them; None: not known yet
     is_checkpointing: bool = False
+    total_size: Natural = 0  # of the disk that free_size is of; 0: the bookie does not say
 
 
 class GarbageStatus(Message, frozen=True, tag="gc_ok"):

@@ -114,6 +114,7 @@ class BookieStatus:
         scrub = self.actors["scrub"]
         compaction = self.actors["gc"].compaction
         minor, major = (compaction.wins[kind] for kind in CompactionKind)
+        free_size, total_size = min(map(self._space, self._storage.ledger_dirs))
         return BookieInfo(
             request_id=request_id,
             incarnation=self._identity.incarnation,
@@ -136,7 +137,8 @@ class BookieStatus:
             checkpoint_count=self.actors["checkpoint"].checkpoint_count,
             is_checkpointing=self.actors["checkpoint"].is_running,
             refused_message_count=self._front.counts.refused_count,
-            free_size=min(map(self._files.free_size, self._storage.ledger_dirs)),
+            free_size=free_size,
+            total_size=total_size,
             rss_size=used.rss_size,
             cpu_ms=used.cpu_ms,
             disk_write_size=used.disk_write_size,
@@ -170,3 +172,6 @@ class BookieStatus:
             out_of_service=", ".join(self.failed_directories)[:256],
             limbo_ledger_count=self.losses.unchecked_count if self.losses.reasons else 0,
         )
+
+    def _space(self, path: str) -> tuple[int, int]:
+        return self._files.free_size(path), self._files.total_size(path)
