@@ -9,6 +9,8 @@ from zbk.admin.operation import Arguments
 from zbk.config.http_address import host_of
 from zbk.errors import InvalidOptionError, UnavailableError
 from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.election import read_auditor
+from zbk.wire.messages import CollectGarbage, GarbageStatus
 
 if TYPE_CHECKING:
     from zbk.wire.messages import BookieInfo
@@ -25,24 +27,40 @@ def list_bookies(cluster: Cluster, given: Arguments) -> dict[str, str | None]:
 
 
 def list_bookie_info(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
-    """Return the free space of each bookie that answers; null for one that does not."""
+    """Return the space of each bookie that answers; null for one that does not."""
     found: dict[str, Any] = {}
     for one in cluster.client.list_bookies():
         try:
-            found[one.bookie_id] = {
-                "freeSpace": cluster.client.bookie_info(one.bookie_id).free_size
-            }
+            found[one.bookie_id] = _space(cluster.client.bookie_info(one.bookie_id))
         except UnavailableError:
             found[one.bookie_id] = None
     return found
 
 
+def cluster_info(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
+    """Return the number of bookies by state, the auditor, and whether ledgers lack copies."""
+    registry, tasks = cluster.connection.registry, cluster.connection.tasks
+    vote = read_auditor(cluster.store)
+    writable, readonly = registry.available().keys(), registry.readonly().keys()
+    everyone = registry.cookies().keys() | writable | readonly
+    return {
+        "auditorElected": vote is not None,
+        "auditorId": "" if vote is None else vote.candidate_id,
+        "clusterUnderReplicated": next(iter(tasks.list()), None) is not None,
+        "ledgerReplicationEnabled": tasks.is_enabled(),
+        "totalBookiesCount": len(everyone),
+        "writableBookiesCount": len(writable),
+        "readonlyBookiesCount": len(readonly - writable),
+        "unavailableBookiesCount": len(everyone - writable - readonly),
+    }
+
+
 def bookie_info(cluster: Cluster, given: Arguments) -> dict[str, Any]:
-    """Return what a bookie reports about itself, and the free space of its ledger directory."""
+    """Return what a bookie reports about itself, and the space of its ledger directory."""
     info = _info(cluster, given)
     shown = msgspec.structs.asdict(info)
     del shown["request_id"]
-    return {"freeSpace": info.free_size, **shown}
+    return _space(info) | shown
 
 
 def bookie_state(cluster: Cluster, given: Arguments) -> dict[str, bool]:
@@ -89,6 +107,16 @@ def gc_details(cluster: Cluster, given: Arguments) -> dict[str, int]:
     return {name: value for name, value in shown.items() if name.startswith(names)}
 
 
+def gc_running(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Return whether a round of garbage collection is under way, as the text "true" or "false"."""
+    look = CollectGarbage(request_id=0, is_round_wanted=False)
+    requests = cluster.connection.requests
+    found = requests.call(_bookie_id(cluster, given), look, GarbageStatus)
+    # the awaited round is the one after the last that began
+    is_running = found.ended_round < found.awaited_round - 1
+    return {"is_in_force_gc": "true" if is_running else "false"}
+
+
 def collect_garbage(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Make a bookie drop deleted ledgers, and return what it did."""
     bookie_id = _bookie_id(cluster, given)
@@ -105,6 +133,10 @@ def scrub_status(cluster: Cluster, given: Arguments) -> dict[str, Any]:
 def scrub_bookie(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Make a bookie begin to read all its files for damage."""
     return _without_id(msgspec.structs.asdict(cluster.client.scrub(_bookie_id(cluster, given))))
+
+
+def _space(info: "BookieInfo") -> dict[str, int | None]:
+    return {"freeSpace": info.free_size, "totalSpace": info.total_size or None}
 
 
 def _info(cluster: Cluster, given: Arguments) -> "BookieInfo":

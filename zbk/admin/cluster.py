@@ -1,15 +1,18 @@
 """The cluster that the admin API of a process operates: connections, opened when first used.
 
-Threads: any; the first callers of ``client`` and ``store`` wait for the connection.
+Threads: any; the first callers of ``client`` and ``connection`` wait for the connection.
 """
 
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from zbk.admin.jobs import Jobs
+from zbk.config import BookieConfig
 from zbk.errors import UnavailableError
 
 if TYPE_CHECKING:
+    from zbk.auditor.cluster_connection import ClusterConnection
     from zbk.client.api import Client
     from zbk.metadata.stores.store import MetadataStore
 
@@ -20,10 +23,10 @@ def _connect(metadata: str) -> "Client":
     return zbk.connect(metadata)
 
 
-def _open(metadata: str) -> "MetadataStore":
-    from zbk.metadata.stores.connect import open_store  # noqa: PLC0415 - as above
+def _open(metadata: str) -> "ClusterConnection":
+    from zbk.auditor.cluster_connection import ClusterConnection  # noqa: PLC0415 - as above
 
-    return open_store(metadata, must_exist=True)
+    return ClusterConnection(metadata)
 
 
 class Cluster:
@@ -33,17 +36,21 @@ class Cluster:
         self,
         metadata: str,
         *,
+        bookie_config: BookieConfig | None = None,
         connect: "Callable[[str], Client]" = _connect,
-        open_store: "Callable[[str], MetadataStore]" = _open,
+        open_connection: "Callable[[str], ClusterConnection]" = _open,
     ) -> None:
         self.metadata = metadata
+        self.bookie_config = bookie_config
+        """The options of the bookie of this process; ``None`` in a process without one."""
         self.bookie_id = ""
         """The bookie of this process, once it has started; "" in a process without one."""
+        self.jobs = Jobs()
         self._connect = connect
-        self._open_store = open_store
+        self._open_connection = open_connection
         self._lock = threading.Lock()
         self._client: Client | None = None
-        self._store: MetadataStore | None = None
+        self._connection: ClusterConnection | None = None
         self._is_closed = False
 
     @property
@@ -61,22 +68,28 @@ class Cluster:
             return self._client
 
     @property
-    def store(self) -> "MetadataStore":
-        """Return the metadata store. Raises as ``client``."""
+    def connection(self) -> "ClusterConnection":
+        """Return the connection for what no client does. Raises as ``client``."""
         with self._lock:
             self._check_open()
-            if self._store is None:
-                self._store = self._open_store(self.metadata)
-            return self._store
+            if self._connection is None:
+                self._connection = self._open_connection(self.metadata)
+            return self._connection
+
+    @property
+    def store(self) -> "MetadataStore":
+        """Return the metadata store. Raises as ``client``."""
+        return self.connection.store
 
     def close(self) -> None:
-        """Close the connections. A second call does nothing."""
+        """Stop the jobs and close the connections. A second call does nothing."""
+        self.jobs.close()
         with self._lock:
             self._is_closed = True
-            for one in (self._client, self._store):
+            for one in (self._client, self._connection):
                 if one is not None:
                     one.close()
-            self._client = self._store = None
+            self._client = self._connection = None
 
     def _check_open(self) -> None:
         if self._is_closed:

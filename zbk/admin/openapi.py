@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from zbk.admin.operation import Operation, Parameter
+from zbk.admin.operation import SECRET_HEADER, Operation, Parameter
 from zbk.admin.operations import OPERATIONS
 from zbk.version import __version__
 
@@ -43,13 +43,15 @@ def _operation(one: Operation) -> dict[str, Any]:
 
 
 def _parameter(one: Parameter) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "in": "query",
+    is_secret = one.kind == "secret"
+    made = {
+        "name": SECRET_HEADER if is_secret else one.name,
+        "in": "header" if is_secret else "query",
         "required": one.is_required,
         "description": one.help,
         "schema": one.schema(),
     }
+    return made | {"explode": False} if one.kind == "list" else made
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:

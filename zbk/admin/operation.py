@@ -1,13 +1,16 @@
 """One operation of the admin API, and the check of its parameters.
 
 Parameters come in the query. An operation that changes something also takes them as a JSON object
-in the body, as BookKeeper's do. A parameter is a number, a truth value or a short text. No
-operation makes a path or a command of one: names are looked up in the metadata store, which checks
-their form.
+in the body, as BookKeeper's do. A parameter is a number, a truth value, a short text or a list of
+them, which a query separates by commas. No operation makes a path or a command of one: names are
+looked up in the metadata store, which checks their form.
+
+A secret comes in the header ``SECRET_HEADER`` or in the body, and never in the query. It is in no
+log and in no error.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -15,6 +18,14 @@ from zbk.admin.cluster import Cluster
 from zbk.errors import InvalidOptionError
 
 TEXT_SIZE_MAX: Final = 256
+LIST_COUNT_MAX: Final = 16
+SECRET_HEADER: Final = "ZBK-Password"  # noqa: S105 - its name
+
+_TYPES: Final = {"list": "array", "secret": "string"}
+_Texts: TypeAlias = Annotated[
+    list[Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_SIZE_MAX)]],
+    msgspec.Meta(min_length=1, max_length=LIST_COUNT_MAX),
+]
 
 Arguments: TypeAlias = Mapping[str, Any]
 Method: TypeAlias = Literal["GET", "PUT", "DELETE"]
@@ -24,7 +35,7 @@ class Parameter(msgspec.Struct, frozen=True):
     """A parameter. One without a default is required; ``None`` is a default, too."""
 
     name: str
-    kind: Literal["integer", "boolean", "string"]
+    kind: Literal["integer", "boolean", "string", "list", "secret"]
     help: str
     default: Any = msgspec.UNSET
     low: int = 0
@@ -38,14 +49,19 @@ class Parameter(msgspec.Struct, frozen=True):
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of its values."""
-        made: dict[str, Any] = {"type": self.kind}
-        if self.kind == "integer":
-            made |= {"minimum": self.low, "maximum": self.high}
-        elif self.choices:
-            made |= {"enum": list(self.choices)}
-        elif self.kind == "string":
-            made |= {"maxLength": TEXT_SIZE_MAX}
-        return made if self.default in (None, msgspec.UNSET) else made | {"default": self.default}
+        made: dict[str, Any] = {"type": _TYPES.get(self.kind, self.kind)}
+        match self.kind:
+            case "integer":
+                made |= {"minimum": self.low, "maximum": self.high}
+            case "list":
+                items = {"type": "string", "minLength": 1, "maxLength": TEXT_SIZE_MAX}
+                made |= {"items": items, "minItems": 1, "maxItems": LIST_COUNT_MAX}
+            case "string" if self.choices:
+                made |= {"enum": list(self.choices)}
+            case "string" | "secret":
+                made |= {"maxLength": TEXT_SIZE_MAX}
+        has_default = self.default not in (None, msgspec.UNSET, (), b"")
+        return made | {"default": self.default} if has_default else made
 
     def parse(self, value: object) -> object:
         """Return the value of a text of a query, or of a JSON value.
@@ -62,6 +78,10 @@ class Parameter(msgspec.Struct, frozen=True):
                 if value in ("true", "false"):
                     return value == "true"
                 raise self._wrong(value, "must be true or false")
+            case "list":
+                return self._list(value)
+            case "secret":
+                return self._secret(value)
         if not isinstance(value, str) or len(value) > TEXT_SIZE_MAX:
             raise self._wrong(value, f"must be a text of at most {TEXT_SIZE_MAX} characters")
         if self.choices and value not in self.choices:
@@ -75,6 +95,20 @@ class Parameter(msgspec.Struct, frozen=True):
             if len(text) <= len(str(self.high)) and self.low <= int(text) <= self.high:
                 return int(text)
         raise self._wrong(value, f"must be a whole number from {self.low} to {self.high}")
+
+    def _list(self, value: object) -> list[str]:
+        found = value.split(",") if isinstance(value, str) else value
+        try:
+            return list(dict.fromkeys(msgspec.convert(found, _Texts)))
+        except msgspec.ValidationError:
+            reason = f"must be 1 to {LIST_COUNT_MAX} texts of 1 to {TEXT_SIZE_MAX} characters"
+            raise self._wrong(value, reason) from None
+
+    def _secret(self, value: object) -> bytes:
+        given = value.encode("utf-8", "replace") if isinstance(value, str) else value
+        if not isinstance(given, bytes) or len(given) > TEXT_SIZE_MAX:
+            raise self._wrong("", f"must be a text of at most {TEXT_SIZE_MAX} bytes")
+        return given
 
     def _wrong(self, value: object, reason: str) -> InvalidOptionError:
         return InvalidOptionError(self.name, str(value)[:TEXT_SIZE_MAX], reason)
@@ -99,6 +133,11 @@ class Operation(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """Return the name of its function, which is unique."""
         return self.run.__name__
+
+    @property
+    def secret(self) -> str:
+        """Return the name of its secret parameter; "" if it has none."""
+        return next((one.name for one in self.parameters if one.kind == "secret"), "")
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Return the checked parameters of a request, with defaults.

@@ -1,20 +1,30 @@
 """The table of the operations of the admin API.
 
 Paths, parameters and the keys of answers are BookKeeper's where it has the operation. There are
-three differences: an answer that BookKeeper gives as a sentence is a JSON object here; an empty
-list is a list and not an error; an error has a status of its kind, and not 404 in all cases. What
-zbk adds is below ``/api/v1/zbk``, or has names in snake case.
+four differences: an answer that BookKeeper gives as a sentence is a JSON object here, so work that
+goes on in the background answers with its job; an empty list is a list and not an error; an error
+has a status of its kind, and not 404 in all cases; sizes are numbers in all answers. What zbk adds
+is below ``/api/v1/zbk``, or has names in snake case.
 
 Source: BookKeeper's ``HttpRouter`` and its ``http.service`` classes.
 """
 
 from typing import Any, Final
 
-from zbk.admin import bookies, ledgers, process, recovery
+from zbk.admin import bookies, ledgers, moves, own_bookie, process, recovery
 from zbk.admin.operation import Operation, Parameter
 
 _LEDGER_ID = Parameter("ledger_id", "integer", "Id of the ledger.")
 _BOOKIE_ID = Parameter("bookie_id", "string", "Id of the bookie; that of this process.", "")
+
+_PASSWORD: Final = Parameter("password", "secret", "Password of the ledger.", b"")
+_MOVE_PASSWORD: Final = Parameter(
+    "password", "secret", "Password of ledgers that have it: to close those without a writer.", b""
+)
+_GRACE: Final = Parameter(
+    "grace_ms", "integer", "Time that a writer has to replace the bookie before it is fenced.",
+    moves.GRACE_MS, high=86_400_000,
+)  # fmt: skip
 
 _NUMBER: Final = {"type": "integer"}
 _TEXT: Final = {"type": "string"}
@@ -36,6 +46,15 @@ def _list(items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
 
+_JOB: Final = _fields(
+    job_id=_NUMBER, name=_TEXT, options=_ANY_OBJECT, state=_TEXT, created_ms=_NUMBER,
+    ended_ms=_MAYBE_NUMBER, error=_TEXT,
+    progress=_fields(
+        ledger_count=_NUMBER, entry_count=_NUMBER, size=_NUMBER, left_count=_NUMBER,
+        left=_list(_ANY_OBJECT),
+    ),
+)  # fmt: skip
+_SPACE: Final = _fields(freeSpace=_NUMBER, totalSpace=_MAYBE_NUMBER)
 _LEDGER: Final = _fields(
     metadataFormatVersion=_NUMBER, ensembleSize=_NUMBER, writeQuorumSize=_NUMBER,
     ackQuorumSize=_NUMBER, state=_TEXT, length=_NUMBER, lastEntryId=_NUMBER, ctime=_NUMBER,
@@ -90,12 +109,40 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         ),
     ),
     Operation(
-        "GET", "/api/v1/bookie/list_bookie_info", "List the free space of the bookies.",
-        bookies.list_bookie_info, _map({"type": ["object", "null"]}),
+        "GET", "/api/v1/bookie/list_bookie_info", "List the space of the bookies, in bytes.",
+        bookies.list_bookie_info, _map({"anyOf": [_SPACE, {"type": "null"}]}),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/cluster_info",
+        "Count the bookies by state, name the auditor, and show whether ledgers lack copies.",
+        bookies.cluster_info,
+        _fields(
+            auditorElected=_FLAG, auditorId=_TEXT, clusterUnderReplicated=_FLAG,
+            ledgerReplicationEnabled=_FLAG, totalBookiesCount=_NUMBER,
+            writableBookiesCount=_NUMBER, readonlyBookiesCount=_NUMBER,
+            unavailableBookiesCount=_NUMBER,
+        ),
+    ),
+    Operation(
+        "GET", "/api/v1/config/server_config",
+        "Show the options of the bookie of this process, without secrets.",
+        own_bookie.server_config, _map(_TEXT),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/list_disk_file",
+        "List the files of the bookie of this process, by type, with tabs between the names.",
+        own_bookie.list_disk_files, _map(_TEXT),
+        (
+            Parameter(
+                "file_type", "string", "Only files of this type.", "",
+                choices=("", *own_bookie.FILE_TYPES),
+            ),
+        ),
     ),
     Operation(
         "GET", "/api/v1/bookie/info", "Show what a bookie reports about itself.",
-        bookies.bookie_info, _fields(freeSpace=_NUMBER, bookie_id=_TEXT), (_BOOKIE_ID,),
+        bookies.bookie_info,
+        _fields(freeSpace=_NUMBER, totalSpace=_MAYBE_NUMBER, bookie_id=_TEXT), (_BOOKIE_ID,),
     ),
     Operation(
         "GET", "/api/v1/bookie/state", "Show the state of a bookie.",
@@ -125,6 +172,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "GET", "/api/v1/bookie/gc_details", "Show what garbage collection did since the start.",
         bookies.gc_details, _map(_NUMBER), (_BOOKIE_ID,),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/gc", "Show whether a bookie collects garbage now.",
+        bookies.gc_running, _fields(is_in_force_gc=_TEXT), (_BOOKIE_ID,),
     ),
     Operation(
         "PUT", "/api/v1/bookie/gc", "Make a bookie drop deleted ledgers, and compact if wanted.",
@@ -160,10 +211,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "GET", "/api/v1/autorecovery/list_under_replicated_ledger",
         "List the ledgers that wait for repair.",
-        recovery.list_under_replicated_ledgers, _list(_NUMBER),
+        recovery.list_under_replicated_ledgers,
+        {"anyOf": [_list(_NUMBER), _map(_list(_TEXT))]},
         (
             Parameter("missingreplica", "string", "Only if this bookie lacks entries.", ""),
             Parameter("excludingmissingreplica", "string", "Not if this bookie lacks them.", ""),
+            Parameter(
+                "printmissingreplica", "boolean",
+                "Show the bookies that lack entries: an object, by ledger id.", default=False,
+            ),
         ),
     ),
     Operation(
@@ -180,6 +236,44 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Set how long one lost bookie has to return.",
         recovery.set_lost_bookie_delay, _fields(delay_seconds=_MAYBE_NUMBER),
         (Parameter("delay_seconds", "integer", "Seconds.", high=7 * 86_400),),
+    ),
+    Operation(
+        "PUT", "/api/v1/autorecovery/bookie",
+        "Begin to copy bookies' entries to other bookies: a job for each.",
+        moves.recover_bookies, _fields(jobs=_list(_JOB)),
+        (
+            Parameter("bookie_src", "list", "Ids of the bookies."),
+            Parameter("bookie_dest", "list", "Id of a bookie to copy to; placement.", ()),
+            Parameter(
+                "delete_cookie", "boolean", "Also remove them from service, as decommission does.",
+                default=False,
+            ),
+            Parameter("ledger_id", "integer", "This ledger only.", None),
+            _GRACE,
+            _MOVE_PASSWORD,
+        ),
+    ),
+    Operation(
+        "PUT", "/api/v1/autorecovery/decommission",
+        "Begin to remove a stopped bookie from service, for good: a job.",
+        moves.decommission_bookie, _JOB,
+        (
+            Parameter("bookie_src", "string", "Id of the bookie."),
+            Parameter(
+                "delete_cookie", "boolean", "Delete its cookie after its entries are copied.",
+                default=True,
+            ),
+            _GRACE,
+            _MOVE_PASSWORD,
+        ),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/job/list", "List the jobs of this process with their progress.",
+        moves.list_jobs, _list(_JOB),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/job/stop", "Stop a job of this process; what it has done stays.",
+        moves.stop_job, _JOB, (Parameter("job_id", "integer", "Id of the job."),),
     ),
     Operation(
         "GET", "/api/v1/zbk/status", "Show whether the cluster is healthy, and if not, why.",

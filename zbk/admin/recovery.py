@@ -30,21 +30,27 @@ def who_is_auditor(cluster: Cluster, _given: Arguments) -> dict[str, str | None]
     return {"Auditor": None if vote is None else vote.candidate_id}
 
 
-def list_under_replicated_ledgers(cluster: Cluster, given: Arguments) -> list[int]:
-    """Return the ledgers that lack copies, of certain bookies if wanted."""
+def list_under_replicated_ledgers(
+    cluster: Cluster, given: Arguments
+) -> list[int] | dict[str, list[str]]:
+    """Return the ledgers that lack copies; with the bookies that lack them if wanted."""
     tasks = _tasks(cluster)
     including, excluding = given["missingreplica"], given["excludingmissingreplica"]
-    if not including and not excluding:
+    is_detailed = given["printmissingreplica"]
+    if not (including or excluding or is_detailed):
         return list(tasks.list())
-    found = []
+    found: dict[int, list[str]] = {}
     for ledger_id in tasks.list():
         task = tasks.read(ledger_id)
         if task is None:
             continue
-        is_included = not including or including in task[0].missing
-        if is_included and not (excluding and excluding in task[0].missing):
-            found.append(ledger_id)
-    return found
+        missing = task[0].missing
+        is_included = not including or including in missing
+        if is_included and not (excluding and excluding in missing):
+            found[ledger_id] = list(missing)
+    if is_detailed:
+        return {str(ledger_id): bookie_ids for ledger_id, bookie_ids in found.items()}
+    return list(found)
 
 
 def trigger_audit(cluster: Cluster, _given: Arguments) -> dict[str, bool]:

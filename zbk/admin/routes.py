@@ -31,7 +31,7 @@ from starlette.types import Receive, Scope, Send
 from zbk.admin.access import Access
 from zbk.admin.cluster import Cluster
 from zbk.admin.openapi import PATH, document
-from zbk.admin.operation import Operation
+from zbk.admin.operation import SECRET_HEADER, Operation
 from zbk.admin.operations import OPERATIONS
 from zbk.errors import (
     CallerError,
@@ -110,6 +110,7 @@ class _Api:
         except ZbkError as error:
             return failure(_status(error), str(error), error.code)
         if operation.is_action:
+            arguments.pop(operation.secret, None)
             LOG.info(
                 "%s %s was done", operation.method, operation.path,
                 extra={"event": "admin.action", "operation": operation.name, "given": arguments},
@@ -145,12 +146,20 @@ def failure(status: int, text: str, code: int = 0) -> Response:
 
 
 async def _given(operation: Operation, request: Request) -> dict[str, object]:
-    """Return the parameters in query and body.
+    """Return the parameters in query, header and body.
 
     Raises:
-        InvalidOptionError: one is given twice, or the body is no JSON object.
+        InvalidOptionError: one is given twice, the body is no JSON object, or a secret is in the
+            query.
     """
     pairs: list[tuple[str, object]] = list(request.query_params.multi_items())
+    secret = operation.secret
+    if secret and secret in request.query_params:
+        reason = f"may not be in the query: use the header {SECRET_HEADER}"
+        raise InvalidOptionError(secret, "", reason)
+    if secret:
+        header = SECRET_HEADER.lower().encode()
+        pairs += [(secret, value) for name, value in request.headers.raw if name == header]
     if operation.is_action:
         pairs += (await _body(request)).items()
     given = dict(pairs)

@@ -9,7 +9,7 @@ from zbk.config import SECTIONS
 from zbk.config.sources import convert, given_values, variable_of
 from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.errors import ZbkError
-from zbk.health.redaction import known_secrets, redacted
+from zbk.health.redaction import known_secrets, redacted_option
 from zbk.metadata.records.datasets import DataSetStore
 from zbk.metadata.records.logs import LogStore
 from zbk.system.deadline import within
@@ -27,12 +27,11 @@ def configuration(tables: Mapping[str, Mapping[str, Any]], source: str) -> dict[
         values, defaults = convert(config_type, given), config_type()
         for name in config_type.__struct_fields__:
             variable = variable_of(config_type, name)
-            text = redacted(f"{name}: {getattr(values, name)}", secrets).partition(": ")[2]
             rows.append(
                 {
                     "section": section,
                     "option": name,
-                    "value": text,
+                    "value": redacted_option(name, getattr(values, name), secrets),
                     "source": variable
                     if variable in os.environ
                     else source

@@ -49,6 +49,15 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
     return _BEARER.sub(REMOVED, text)
 
 
+def redacted_option(name: str, value: object, secrets: Iterable[str] = ()) -> str:
+    """Return the value of an option as a text without secrets.
+
+    >>> redacted_option("token", "a-secret"), redacted_option("metadata", "zk://u:p@h/zbk")
+    ('[removed]', 'zk://[removed]@h/zbk')
+    """
+    return redacted(f"{name}: {value}", secrets).partition(": ")[2]
+
+
 def _without_value(match: re.Match[str]) -> str:
     """Return the name, and what stands for its value; in JSON that stays a string."""
     is_json = '"' in match["name"] or match["value"].startswith('"')

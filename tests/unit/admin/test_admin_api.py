@@ -3,26 +3,32 @@
 import json
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 from tests.support.fake_client import BOOKIES, FakeClient
+from tests.support.fake_connection import FakeConnection
 from tests.support.http import Answer, ask
 from tests.support.memory_store import MemoryStore, MemoryTree
+from tests.support.waiting import wait_until
 from zbk.admin.access import Access, read_token
 from zbk.admin.cluster import Cluster
 from zbk.admin.openapi import PATH, document
-from zbk.admin.operation import Operation
+from zbk.admin.operation import SECRET_HEADER, Operation
 from zbk.admin.operations import OPERATIONS
 from zbk.admin.routes import admin_routes
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cli.main import cli
 from zbk.client.api import Client
+from zbk.config import BookieConfig
 from zbk.errors import (
     BadVersionError,
     CorruptRecordError,
@@ -41,6 +47,7 @@ from zbk.metadata.values import Cookie
 from zbk.protocol.repair.underreplicated import MissingReason
 
 TOKEN = "0123456789abcdef"
+INDEX_FILE = "0000000000000007.idx"
 
 
 class Api:
@@ -58,10 +65,12 @@ class Api:
             created_ms=1,
         )
         BookieRegistry(self.store).create_cookie(cookie)
+        self.connection = FakeConnection(self.store)
         self.cluster = Cluster(
             "memory://",
+            bookie_config=BookieConfig(journal_dir="/no/journal", ledger_dir="/no/ledgers"),
             connect=lambda _address: cast("Client", self.client),
-            open_store=lambda _address: self.store,
+            open_connection=lambda _address: cast("ClusterConnection", self.connection),
         )
         self.cluster.bookie_id = BOOKIES[0]
         self.url = ""
@@ -82,6 +91,7 @@ def serving(access: Access) -> Iterator[Api]:
     api.url = server.url
     yield api
     server.close()
+    api.cluster.jobs.close()
     api.store.close()
 
 
@@ -120,6 +130,8 @@ SAMPLES: dict[str, object] = {
     "delay_seconds": 5,
     "level": "info",
     "readOnly": "true",
+    "bookie_src": BOOKIES[0],
+    "job_id": 1,
 }
 
 
@@ -134,6 +146,8 @@ def test_every_answer_is_as_the_document_describes_it(
         store = open_store(api.cluster.metadata)
         initialise(store)
         store.close()
+    if operation.name == "stop_job":
+        api.cluster.jobs.begin("nothing", {}, lambda _progress, _is_stopped: None)
     required = {one.name: SAMPLES[one.name] for one in operation.parameters if one.is_required}
     before = logging.getLogger("zbk").level
     answer = api.ask(operation.method, operation.path, **required)
@@ -147,8 +161,8 @@ def test_every_answer_is_as_the_document_describes_it(
 def check(value: object, schema: dict[str, Any]) -> None:
     """Check a value against the part of JSON Schema that the document uses."""
     if "anyOf" in schema:
-        kinds = {None: "null"}.get(cast("None", value), "object")
-        check(value, next(one for one in schema["anyOf"] if one["type"] == kinds))
+        kind = "null" if value is None else "array" if isinstance(value, list) else "object"
+        check(value, next(one for one in schema["anyOf"] if one["type"] == kind))
         return
     wanted = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     types: dict[type, set[str]] = {
@@ -339,3 +353,151 @@ def test_autorecovery_is_switched_and_its_tasks_are_listed(api: Api) -> None:
     assert listed(missingreplica="b-1") == [4]
     assert listed(excludingmissingreplica="b-1") == [5]
     assert listed(missingreplica="../b-1") == []
+
+
+def test_the_missing_replicas_of_ledgers_are_listed_if_wanted(api: Api) -> None:
+    tasks = UnderreplicationStore(api.store)
+    tasks.report(4, ["b-2", "b-1"], MissingReason.NOT_WRITTEN)
+    tasks.report(5, ["b-2"], MissingReason.NOT_WRITTEN)
+
+    def listed(**which: str) -> Any:  # noqa: ANN401 - JSON
+        path = "/api/v1/autorecovery/list_under_replicated_ledger"
+        return api.get(path, printmissingreplica="true", **which)
+
+    assert listed() == {"4": ["b-1", "b-2"], "5": ["b-2"]}
+    assert listed(missingreplica="b-1") == {"4": ["b-1", "b-2"]}
+    assert listed(excludingmissingreplica="b-2") == {}
+
+
+def test_the_cluster_is_summed_up(api: Api) -> None:
+    path = "/api/v1/bookie/cluster_info"
+    found = api.get(path)
+    assert found == {
+        "auditorElected": False, "auditorId": "", "clusterUnderReplicated": False,
+        "ledgerReplicationEnabled": True, "totalBookiesCount": 1, "writableBookiesCount": 0,
+        "readonlyBookiesCount": 0, "unavailableBookiesCount": 1,
+    }  # fmt: skip
+    UnderreplicationStore(api.store).report(4, ["b-1"], MissingReason.NOT_WRITTEN)
+    api.ask("PUT", "/api/v1/autorecovery/status", enabled="false")
+    changed = {"clusterUnderReplicated": True, "ledgerReplicationEnabled": False}
+    assert api.get(path) == found | changed
+
+
+def test_a_round_of_garbage_collection_is_seen(api: Api) -> None:
+    path = "/api/v1/bookie/gc"
+    assert api.get(path) == {"is_in_force_gc": "false"}
+    still = msgspec.structs.replace(api.connection.requests.garbage, ended_round=1)
+    api.connection.requests.garbage = still
+    assert api.get(path) == {"is_in_force_gc": "true"}
+
+
+def test_the_options_of_the_bookie_are_shown_without_secrets(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZBK_PASSWORD", "a-rack-secret")
+    api.cluster.bookie_config = BookieConfig(
+        metadata="zk://ann:zoo-secret@h/zbk", rack="a-rack-secret", journal_dir=("/j1", "/j2")
+    )
+    shown = api.get("/api/v1/config/server_config")
+    assert "secret" not in json.dumps(shown)
+    assert shown["metadata"].endswith("@h/zbk")
+    assert shown["journal_dir"] == "('/j1', '/j2')"
+    assert shown.keys() == set(BookieConfig.__struct_fields__)
+    api.cluster.bookie_config = None
+    for path in ("/api/v1/config/server_config", "/api/v1/bookie/list_disk_file"):
+        refused = api.ask("GET", path)
+        assert refused.status == 400
+        assert "has none" in refused.body
+
+
+def test_the_files_of_the_bookie_are_listed_by_type(api: Api, tmp_path: Path) -> None:
+    api.cluster.bookie_config = BookieConfig(
+        journal_dir=str(tmp_path / "j"), ledger_dir=(str(tmp_path / "l1"), str(tmp_path / "l2"))
+    )
+    for name in (
+        "j/0000000000000001.journal", "j/000000000000000a.journal", "j/cookie",
+        "l1/logs/00000002.log", "l2/logs/00000001.log", "l2/logs/00000009.log.new",
+        "l1/index/00/00/0000000000000007.idx", "l1/passwd.log",
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    path = "/api/v1/bookie/list_disk_file"
+    found = {
+        "journal files": "0000000000000001.journal\t000000000000000a.journal",
+        "entrylog files": "00000002.log\t00000001.log",
+    }
+    assert api.get(path) == found | {"index files": INDEX_FILE}
+    assert api.get(path, file_type="index") == {"index files": INDEX_FILE}
+    for wrong in ("../logs", "cookie", "journal,index"):
+        assert api.ask("GET", path, file_type=wrong).status == 400
+
+
+# ------------------------------------------------------------------ jobs
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"bookie_src": []},
+        {"bookie_src": [1]},
+        {"bookie_src": [""]},
+        {"bookie_src": {"a": 1}},
+        {"bookie_src": ["b"] * 17},
+        {"bookie_src": ["b" * 300]},
+        {"bookie_src": ["nobody"]},
+        {"bookie_src": [BOOKIES[0], "../cookies"]},
+        {"bookie_src": [BOOKIES[0]], "bookie_dest": [BOOKIES[1], BOOKIES[2]]},
+        {"bookie_src": [BOOKIES[0]], "ledger_id": 1, "delete_cookie": True},
+        {"bookie_src": [BOOKIES[0]], "grace_ms": -1},
+        {"bookie_src": [BOOKIES[0]], "password": ["x"]},
+    ],
+)
+def test_a_wrong_recovery_of_a_bookie_begins_no_job(api: Api, body: dict[str, object]) -> None:
+    path = "/api/v1/autorecovery/bookie"
+    refused = ask(api.url + path, "PUT", body=json.dumps(body).encode())
+    assert refused.status == 400, refused.body
+    assert api.get("/api/v1/zbk/job/list") == []
+
+
+def test_a_bookie_is_decommissioned_by_a_job(api: Api) -> None:
+    """As BookKeeper's clients ask: the truth value is a text."""
+    is_begun, may_end = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_begun.set()
+        assert may_end.wait(30)
+
+    api.connection.on_registered = wait
+    body = json.dumps({"bookie_src": BOOKIES[0], "delete_cookie": "true"}).encode()
+    url = f"{api.url}/api/v1/autorecovery/decommission"
+    begun = json.loads(ask(url, "PUT", body=body).body)
+    assert is_begun.wait(30)
+    second = json.loads(ask(url, "PUT", body=body).body)
+    assert (begun["job_id"], second["job_id"], second["state"]) == (1, 1, "running")
+    other = json.dumps({"bookie_src": BOOKIES[0], "grace_ms": 5}).encode()
+    assert ask(url, "PUT", body=other).status == 400
+    may_end.set()
+    wait_until(lambda: api.get("/api/v1/zbk/job/list")[0]["state"] == "done")
+    assert BookieRegistry(api.store).read_cookie(BOOKIES[0]) is None
+
+
+def test_a_password_is_never_in_a_query_nor_in_a_log(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    path = "/api/v1/autorecovery/bookie"
+    refused = api.ask("PUT", path, bookie_src=BOOKIES[0], password="hush-hush")
+    assert refused.status == 400
+    assert "hush" not in refused.body
+    assert SECRET_HEADER in refused.body
+    url = f"{api.url}{path}?bookie_src={BOOKIES[0]}"
+    taken = ask(url, "PUT", {SECRET_HEADER: "hush-hush"})
+    assert taken.status == 200, taken.body
+    assert json.loads(taken.body)["jobs"][0]["options"]["has_password"] is True
+    body = b'{"password": "hush-hush"}'
+    assert ask(url, "PUT", {SECRET_HEADER: "hush-hush"}, body).status == 400, "given twice"
+    assert ask(url, "PUT", {SECRET_HEADER: "hush" * 100}).status == 400
+    wait_until(lambda: api.get("/api/v1/zbk/job/list")[0]["state"] == "done")
+    assert "hush" not in caplog.text + repr([one.__dict__ for one in caplog.records])
+    assert "hush" not in json.dumps(api.get("/api/v1/zbk/job/list"))

@@ -70,8 +70,8 @@ class Site(SimpleNamespace):
 def site() -> Iterator[Site]:
     collector = StillCollector()
     client = cast("Client", FakeClient())
-    store = cast("Any", collector.store)
-    cluster = Cluster("zk://h/zbk", connect=lambda _: client, open_store=lambda _: store)
+    connection = cast("Any", collector.connection())
+    cluster = Cluster("zk://h/zbk", connect=lambda _: client, open_connection=lambda _: connection)
     api = admin_routes(cluster, Access(is_loopback=True, has_actions=True))
     server = serve(make_app(collector, allow_actions=True, api=api), "127.0.0.1:0")
     yield Site(url=server.url, collector=collector)

@@ -90,7 +90,7 @@ def run(
     if autorecovery:
         own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
         beside = offline_config(AutorecoveryConfig, own_cluster)
-    cluster = Cluster(config.metadata)
+    cluster = Cluster(config.metadata, bookie_config=config)
     admin = AdminApi(cluster, config.http, has_actions=allow_actions, token_file=token_file)
 
     def on_ready(registration: "BookieRegistration") -> None:

@@ -1,0 +1,175 @@
+"""Work that outlasts its request: one job at a time, the others wait.
+
+    waiting -> running -> done
+                       -> failed     with the text of its error
+            ---------> -> stopped    by a request, or because the process ended
+
+A job is known by its name. A second request for a job that waits or runs gets the same job, if its
+options are the same. A job keeps what it has done when it stops, and a new one continues there.
+
+The last ``ENDED_COUNT_MAX`` jobs that ended stay known until the process ends; up to
+``WAITING_COUNT_MAX`` wait.
+
+Threads: any; jobs run in ``zbk-admin-jobs``, which ends when none is left.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final, Literal
+
+import msgspec
+
+from zbk.errors import BusyError, InvalidOptionError, UnavailableError, ZbkError
+from zbk.system.clock import wall_ms
+
+WAITING_COUNT_MAX: Final = 16
+ENDED_COUNT_MAX: Final = 64
+LEFT_COUNT_MAX: Final = 100
+"""Parts that a job could not do, with their reasons."""
+
+CLOSE_TIMEOUT_S: Final = 5.0
+
+LOG = logging.getLogger("zbk.admin")
+
+JobState = Literal["waiting", "running", "done", "failed", "stopped"]
+
+
+class JobProgress(msgspec.Struct):
+    """The results of a job so far. Its thread writes, others read."""
+
+    ledger_count: int = 0  # done
+    entry_count: int = 0  # copied
+    size: int = 0  # their bytes
+    left_count: int = 0  # ledgers that could not be done
+    left: list[dict[str, Any]] = []  # the first of them, with reasons
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """One job. Only ``Jobs`` changes it."""
+
+    job_id: int
+    name: str
+    options: dict[str, Any]
+    state: JobState = "waiting"
+    created_ms: int = 0
+    ended_ms: int | None = None
+    error: str = ""
+    progress: JobProgress = msgspec.field(default_factory=JobProgress)
+
+
+Work = Callable[[JobProgress, threading.Event], None]
+"""Does a job, and ends early when the event is set."""
+
+
+class Jobs:
+    """The jobs of a process. ``close`` at the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[int, Job] = {}
+        self._works: dict[int, tuple[Work, threading.Event]] = {}  # of those that have not ended
+        self._ids = count(1)
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def begin(self, name: str, options: dict[str, Any], work: Work) -> Job:
+        """Return the job of this name: the one that waits or runs, or a new one.
+
+        Raises:
+            InvalidOptionError: it waits or runs with other options.
+            BusyError: too many jobs wait.
+            UnavailableError: the process ends.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise UnavailableError("the process ends")
+            for job_id in self._works:
+                job = self._known[job_id]
+                if job.name == name:
+                    if job.options != options:
+                        why = f"is job {job_id} already, with other options: wait, or stop it"
+                        raise InvalidOptionError("job", name, why)
+                    return job
+            if len(self._works) > WAITING_COUNT_MAX:
+                raise BusyError(f"{WAITING_COUNT_MAX} jobs wait")
+            job = Job(job_id=next(self._ids), name=name, options=options, created_ms=wall_ms())
+            self._known[job.job_id] = job
+            self._works[job.job_id] = (work, threading.Event())
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="zbk-admin-jobs", daemon=True
+                )
+                self._thread.start()
+            return job
+
+    def list(self) -> list[Job]:
+        """Return the known jobs, the oldest first."""
+        with self._lock:
+            return list(self._known.values())
+
+    def stop(self, job_id: int) -> Job:
+        """Stop a job, if it has not ended; return it. It may run on for a moment.
+
+        Raises:
+            InvalidOptionError: no such job is known.
+        """
+        with self._lock:
+            job = self._known.get(job_id)
+            if job is None:
+                raise InvalidOptionError("job_id", job_id, "no such job is known")
+            if job.state == "running":
+                self._works[job_id][1].set()
+            elif job.state == "waiting":
+                self._end(job, "stopped")
+            return job
+
+    def close(self) -> None:
+        """Stop all jobs. A second call does nothing."""
+        with self._lock:
+            self._is_closed = True
+            thread = self._thread
+            unended = list(self._works)
+        for job_id in unended:
+            self.stop(job_id)
+        if thread is not None:
+            thread.join(CLOSE_TIMEOUT_S)
+
+    # ------------------------------------------------------------------ own thread
+
+    def _run(self) -> None:
+        while (taken := self._next()) is not None:
+            job, work, is_stopped = taken
+            error = ""
+            LOG.info("job %s begins", job.name, extra={"event": "admin.job.begin", "job": job.name})
+            try:
+                work(job.progress, is_stopped)
+            except ZbkError as failure:
+                error = str(failure)
+            except Exception:
+                LOG.exception("job %s failed", job.name, extra={"event": "admin.job.failed"})
+                error = "an error of zbk: see its log"
+            with self._lock:
+                state: JobState = "failed" if error else "done"
+                self._end(job, "stopped" if is_stopped.is_set() else state, error)
+            LOG.info(
+                "job %s is %s%s", job.name, job.state, f": {error}" if error else "",
+                extra={"event": "admin.job.end", "job": job.name, "state": job.state},
+            )  # fmt: skip
+
+    def _next(self) -> tuple[Job, Work, threading.Event] | None:
+        with self._lock:
+            for job_id, (work, is_stopped) in self._works.items():
+                job = self._known[job_id]
+                job.state = "running"
+                return job, work, is_stopped
+            self._thread = None
+            return None
+
+    def _end(self, job: Job, state: JobState, error: str = "") -> None:
+        job.state, job.error, job.ended_ms = state, error, wall_ms()
+        del self._works[job.job_id]
+        ended = [one for one in self._known if one not in self._works]
+        for job_id in ended[:-ENDED_COUNT_MAX]:
+            del self._known[job_id]

@@ -1,0 +1,143 @@
+"""Operations that move a bookie's entries to others, as jobs, and the jobs of this process."""
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from zbk.admin.cluster import Cluster
+from zbk.admin.jobs import LEFT_COUNT_MAX, Job, JobProgress
+from zbk.admin.operation import Arguments
+from zbk.errors import BookieInUseError, InvalidOptionError
+
+if TYPE_CHECKING:
+    from zbk.auditor.manual import BookieMove, LedgerMoved, MoveOptions
+
+GRACE_MS: Final = 30_000
+"""Time that a writer has to replace the bookie before its ledger is fenced."""
+
+
+def recover_bookies(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Begin to copy the entries of bookies to others; return the jobs."""
+    targets = given["bookie_dest"]
+    if len(targets) > 1:
+        raise InvalidOptionError("bookie_dest", ",".join(targets), "name one bookie, or none")
+    to = targets[0] if targets else ""
+    if given["delete_cookie"] and (to or given["ledger_id"] is not None):
+        reason = "needs all ledgers of the bookie, and placement chooses where their copies go"
+        raise InvalidOptionError("delete_cookie", "true", reason)
+    options = _options(given, to, given["ledger_id"])
+    for bookie_id in given["bookie_src"]:  # an error in one begins none
+        _move(cluster, bookie_id, options).check()
+    begin = _begin_decommission if given["delete_cookie"] else _begin_recover
+    return {"jobs": [_shown(begin(cluster, one, options)) for one in given["bookie_src"]]}
+
+
+def decommission_bookie(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Begin to remove a stopped bookie from service; return the job."""
+    options = _options(given, "", None)
+    bookie_id = given["bookie_src"]
+    _move(cluster, bookie_id, options).check()
+    keeps = not given["delete_cookie"]
+    return _shown(_begin_decommission(cluster, bookie_id, options, keeps_cookie=keeps))
+
+
+def list_jobs(cluster: Cluster, _given: Arguments) -> list[dict[str, Any]]:
+    """Return the jobs of this process, the oldest first."""
+    return [_shown(one) for one in cluster.jobs.list()]
+
+
+def stop_job(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Stop a job; return it."""
+    return _shown(cluster.jobs.stop(given["job_id"]))
+
+
+# ------------------------------------------------------------------ private
+
+
+def _options(given: Arguments, to: str, ledger_id: int | None) -> "MoveOptions":
+    from zbk.auditor.manual import MoveOptions  # noqa: PLC0415 - seldom used
+    from zbk.protocol.repair.repair_effects import RepairLimits  # noqa: PLC0415
+
+    return MoveOptions(
+        to=to,
+        ledger_id=ledger_id,
+        password=given["password"] or None,
+        limits=RepairLimits(grace_ms=given["grace_ms"]),
+    )
+
+
+def _begin_recover(cluster: Cluster, bookie_id: str, options: "MoveOptions") -> Job:
+    def work(progress: JobProgress, is_stopped: threading.Event) -> None:
+        move = _move(cluster, bookie_id, options, progress, is_stopped)
+        move.check()
+        _note(progress, move.run())
+        if progress.left_count:
+            reason = f"{progress.left_count} ledgers could not be moved; see left"
+            raise BookieInUseError(bookie_id, reason)
+
+    return cluster.jobs.begin(f"recover {bookie_id}", _compared(options), work)
+
+
+def _begin_decommission(
+    cluster: Cluster, bookie_id: str, options: "MoveOptions", *, keeps_cookie: bool = False
+) -> Job:
+    from zbk.auditor.manual import Decommission  # noqa: PLC0415 - seldom used
+
+    def work(progress: JobProgress, is_stopped: threading.Event) -> None:
+        move = _move(cluster, bookie_id, options, progress, is_stopped)
+        leaving = Decommission(move, cluster.connection, bookie_id)
+        _note(progress, leaving.run())
+        if not keeps_cookie and not is_stopped.is_set():
+            leaving.finish()
+
+    compared = _compared(options) | {"delete_cookie": not keeps_cookie}
+    return cluster.jobs.begin(f"decommission {bookie_id}", compared, work)
+
+
+def _move(
+    cluster: Cluster,
+    bookie_id: str,
+    options: "MoveOptions",
+    progress: JobProgress | None = None,
+    is_stopped: threading.Event | None = None,
+) -> "BookieMove":
+    from zbk.auditor.ledger_repairer import RepairWatcher  # noqa: PLC0415 - seldom used
+    from zbk.auditor.manual import BookieMove  # noqa: PLC0415
+
+    class _Watcher(RepairWatcher):
+        def copied(self, entry_count: int, size: int) -> None:
+            if progress is not None:
+                progress.entry_count += entry_count
+                progress.size += size
+
+    return BookieMove(
+        cluster.connection, bookie_id, options, watcher=_Watcher(), is_stopped=is_stopped
+    )
+
+
+def _note(progress: JobProgress, moved: "Iterator[LedgerMoved]") -> None:
+    for one in moved:
+        if one.outcome in ("moved", "deleted"):
+            progress.ledger_count += 1
+            continue
+        progress.left_count += 1
+        if len(progress.left) < LEFT_COUNT_MAX:
+            left = {"ledger_id": one.ledger_id, "outcome": one.outcome, "why": one.why}
+            progress.left.append(left)
+
+
+def _compared(options: "MoveOptions") -> dict[str, Any]:
+    """Return the options that a second request must have, too; never the password."""
+    return {
+        "to": options.to,
+        "ledger_id": options.ledger_id,
+        "grace_ms": options.limits.grace_ms,
+        "has_password": options.password is not None,
+    }
+
+
+def _shown(job: Job) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(job)
+    return shown
