@@ -110,18 +110,15 @@ def check(file: Path | None, metadata: str | None, output: Format) -> None:
     """
     from zbk.errors import DamageError
     from zbk.metadata.dumps.dump_file import Dump
-    from zbk.metadata.dumps.export import nodes_of
     from zbk.metadata.dumps.record_check import check_records
+    from zbk.metadata.dumps.store_check import problems_in
 
     found: list[Problem]
     if file is not None:
         found = check_records(Dump(file).nodes())
     else:
         with cluster_store(metadata) as store:
-            found = check_records(nodes_of(store))
-            if found:
-                again = set(check_records(nodes_of(store)))
-                found = [one for one in found if one in again]
+            found = problems_in(store)
     if found:
         rows = ({"path": one.path, "problem": one.problem} for one in found)
         print_rows(rows, ["path", "problem"], output)

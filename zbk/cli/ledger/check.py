@@ -11,9 +11,9 @@ from zbk.cli.output import Format, note, print_object, print_rows, time_text
 from zbk.cli.store import cluster_store
 
 if TYPE_CHECKING:
-    from zbk.metadata.records.underreplication import UnderreplicatedLedger, UnderreplicationStore
+    from zbk.metadata.records.repair_tasks import RepairTask
+    from zbk.metadata.records.underreplication import UnderreplicationStore
     from zbk.metadata.stores.store import MetadataStore
-    from zbk.metadata.values import TaskProgress
 
 WATCH_S: Final = 1.0
 
@@ -41,6 +41,7 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
     named, the repair asks the bookies. "unchecked" is no damage: the writer is gone, and the
     bookies are compared.
     """
+    from zbk.metadata.records.repair_tasks import repair_tasks
     from zbk.metadata.records.underreplication import UnderreplicationStore
 
     with cluster_store(metadata) as store:
@@ -49,7 +50,7 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
             columns = ["time", "lost_bookies", "waiting", "working", "unrepairable"]
             print_rows(_counts(store, tasks), columns, output, is_live=True)
         else:
-            print_rows(_tasks(tasks, output), COLUMNS, output)
+            print_rows((_row(one, output) for one in repair_tasks(tasks)), COLUMNS, output)
 
 
 @command(
@@ -77,37 +78,29 @@ def check(
     last entry of each fragment. Only --full finds damage in between. Without --report nothing is
     changed. The exit code is 4 if replicas are missing, and 3 if a bookie did not answer.
     """
+    from zbk.auditor.check_by_hand import check_by_hand
     from zbk.auditor.cluster_connection import ClusterConnection
-    from zbk.auditor.ledger_checks import LedgerChecker
     from zbk.cli.ledger.missing import missing_shown
     from zbk.errors import DamageError, UnavailableError
-    from zbk.protocol.repair.audit_job import reports_of
 
     with cluster_store(metadata) as store:
         address = store.address
     with ClusterConnection(address) as connection:
-        found, _version = connection.ledgers.read(ledger_id)
-        checker = LedgerChecker(connection.requests)
-        checked = checker.read_replicas(found, is_full=is_full)
-        checker.add_holdings(checked, found)
-        for one in reports_of(ledger_id, checked) if is_reporting else ():
-            connection.tasks.report(ledger_id, one.bookie_ids, one.reason, ranges=dict(one.ranges))
-    missing = {bookie: str(reason) for bookie, reason in sorted(checked.missing.items())}
-    entries = dict(sorted(checked.ranges.items()))
-    undecided = sorted(checked.undecided - checked.missing.keys())
+        found = check_by_hand(connection, ledger_id, is_full=is_full, is_reporting=is_reporting)
+    missing, undecided = dict(found.missing), list(found.undecided)
     shown = {
         "ledger_id": ledger_id,
-        "state": str(found.state),
-        "is_whole": not missing and not undecided,
+        "state": found.state,
+        "is_whole": found.is_whole,
         "missing": missing if output == "json" else _listed(missing),
-        "missing_entries": missing_shown(entries, output),
+        "missing_entries": missing_shown(found.missing_entries, output),
         "undecided": undecided if output == "json" else ", ".join(undecided),
     }
     print_object(shown, output)
     if undecided and missing:
         note("zbk: the undecided bookies did not answer; check again when they are back")
     if missing:
-        what = missing_shown(entries, "table") or ", ".join(missing)
+        what = missing_shown(found.missing_entries, "table") or ", ".join(missing)
         way_out = "they are reported, and autorecovery copies them"
         if not is_reporting:
             way_out = f"`zbk ledger check {ledger_id} --report` makes autorecovery copy them"
@@ -127,38 +120,20 @@ def _listed(missing: dict[str, str]) -> str:
     return ", ".join(f"{bookie} ({reason})" for bookie, reason in missing.items())
 
 
-def _tasks(tasks: "UnderreplicationStore", output: Format) -> Iterator[dict[str, Any]]:
-    progress = tasks.progress()
-    for ledger_id in tasks.list():
-        found = tasks.read(ledger_id)
-        if found is not None:
-            yield _row(found[0], progress.get(ledger_id), output)
-    for ledger_id in tasks.list_unrepairable():
-        task = tasks.read_unrepairable(ledger_id)
-        if task is not None:
-            yield _row(task, None, output)
-
-
-def _row(
-    task: "UnderreplicatedLedger", at_work: "TaskProgress | None", output: Format
-) -> dict[str, Any]:
+def _row(one: "RepairTask", output: Format) -> dict[str, Any]:
     from zbk.cli.ledger.missing import missing_shown
 
-    state = "unrepairable" if task.unrepairable else "working" if at_work else "waiting"
+    task, at_work = one.task, one.progress
     return {
         "ledger_id": task.ledger_id,
-        "state": state,
+        "state": one.state,
         "owner": at_work.owner if at_work else "",
         "copied": f"{at_work.copied_count}/{at_work.to_copy_count}" if at_work else "",
         "bookies": ", ".join(task.missing),
         "missing": missing_shown(task.ranges, output),
         "reported": time_text(task.reported_ms),
-        "why": task.unrepairable or task.failure or ", ".join(_reasons(task)),
+        "why": one.why,
     }
-
-
-def _reasons(task: "UnderreplicatedLedger") -> list[str]:
-    return sorted({str(reason) for reasons in task.missing.values() for reason in reasons})
 
 
 def _counts(store: "MetadataStore", tasks: "UnderreplicationStore") -> Iterator[dict[str, Any]]:
