@@ -10,14 +10,18 @@ from starlette.applications import Starlette
 
 import zbk
 from tests.support.cluster import QUICK
+from tests.support.fake_data_sets import SCHEMA
 from tests.support.http import ask
+from tests.support.json_schema import check_answer
 from tests.support.waiting import wait_until
 from zbk.admin.access import Access
 from zbk.admin.cluster import Cluster
+from zbk.admin.operation import SECRET_HEADER
 from zbk.admin.routes import admin_routes
 from zbk.cluster.local import LocalCluster
 from zbk.config import BookieConfig
 from zbk.http import serve
+from zbk.protocol.dataset.manifest import DataLedger
 
 
 class Api:
@@ -28,10 +32,15 @@ class Api:
         self.url = url
         self.client = zbk.connect(running.metadata_uri)
 
-    def ask(self, method: str, path: str, **body: object) -> Any:  # noqa: ANN401 - JSON
-        answer = ask(f"{self.url}{path}", method, body=json.dumps(body).encode() if body else None)
+    def ask(self, method: str, path: str, password: str = "", **body: object) -> Any:  # noqa: ANN401 - JSON
+        """Return a checked answer; the password goes into the header."""
+        headers = {SECRET_HEADER: password} if password else {}
+        text = json.dumps(body).encode() if body else None
+        answer = ask(f"{self.url}{path}", method, headers, text)
         assert answer.status == 200, answer.body
-        return json.loads(answer.body)
+        found = json.loads(answer.body)
+        check_answer(method, path.partition("?")[0], found)
+        return found
 
     def ended_job(self, job_id: int) -> dict[str, Any]:
         """Wait for the end of a job; return it."""
@@ -50,23 +59,28 @@ class Api:
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     folder: Path = tmp_path_factory.mktemp("admin") / "data"
-    with LocalCluster(folder, bookie_count=5, bookie_options=QUICK) as running:
-        config = BookieConfig(
-            metadata=running.metadata_uri,
-            journal_dir=str(folder / "bookie0/journal"),
-            ledger_dir=str(folder / "bookie0/ledgers"),
-        )
-        cluster = Cluster(running.metadata_uri, bookie_config=config)
-        cluster.bookie_id = running.bookies[0].bookie_id
-        access = Access(is_loopback=True, has_actions=True)
-        server = serve(Starlette(routes=admin_routes(cluster, access)), "127.0.0.1:0")
-        api = Api(running, server.url)
-        yield api
-        api.client.close()
-        server.close()
-        cluster.close()
+    with LocalCluster(folder, bookie_count=5, bookie_options=QUICK) as started:
+        yield started
+
+
+@pytest.fixture
+def api(running: LocalCluster) -> Iterator[Api]:
+    config = BookieConfig(
+        metadata=running.metadata_uri,
+        journal_dir=str(running.folder / "bookie0/journal"),
+        ledger_dir=str(running.folder / "bookie0/ledgers"),
+    )
+    cluster = Cluster(running.metadata_uri, bookie_config=config)
+    cluster.bookie_id = running.bookies[0].bookie_id
+    access = Access(is_loopback=True, has_actions=True)
+    server = serve(Starlette(routes=admin_routes(cluster, access)), "127.0.0.1:0")
+    served = Api(running, server.url)
+    yield served
+    served.client.close()
+    server.close()
+    cluster.close()
 
 
 def test_bookies_report_their_space_files_and_garbage_collection(api: Api) -> None:
@@ -84,6 +98,94 @@ def test_bookies_report_their_space_files_and_garbage_collection(api: Api) -> No
     counts = api.ask("GET", "/api/v1/bookie/cluster_info")
     assert (counts["totalBookiesCount"], counts["writableBookiesCount"]) == (5, 5)
     assert api.ask("GET", "/api/v1/config/server_config")["metadata"] == api.running.metadata_uri
+
+
+def test_a_ledger_with_a_password_is_made_read_and_closed(api: Api) -> None:
+    made = api.ask(
+        "PUT", "/api/v1/zbk/ledger/create", password="s3cret-word", ledger_type="VD_JOURNAL",
+        custom_metadata=["job=nightly"],
+    )  # fmt: skip
+    query = f"ledger_id={made['ledger_id']}"
+    shown = api.ask("GET", f"/api/v1/ledger/metadata?{query}")[str(made["ledger_id"])]
+    assert (shown["ledgerType"], shown["customMetadata"]) == ("VD_JOURNAL", {"job": "bmlnaHRseQ=="})
+    with api.client.open_for_append(made["ledger_id"], b"s3cret-word") as writer:
+        writer.append_many([b"one", b"\xff"]).result(30)
+        durable = api.ask("PUT", f"/api/v1/zbk/ledger/sync?{query}", "s3cret-word")
+        assert durable["last_durable_id"] == 1
+    path = f"/api/v1/ledger/read?{query}"
+    for headers in ({}, {SECRET_HEADER: "another"}):
+        refused = ask(api.url + path, headers=headers)
+        assert refused.status == 403
+        assert "s3cret" not in refused.body
+    assert api.ask("GET", path, "s3cret-word") == {"0": "one", "1": "\ufffd"}
+    last = api.ask("GET", f"{path}&encoding=base64&start_entry_id=1", "s3cret-word")
+    assert last == {"1": "/w=="}
+    holder = api.holders(made["ledger_id"])[0]
+    assert len(api.ask("GET", f"{path}&bookie_id={holder}", "s3cret-word")) == 2
+
+    unused = api.ask("PUT", "/api/v1/zbk/ledger/create")["ledger_id"]
+    assert api.ask("PUT", "/api/v1/zbk/ledger/close", ledger_id=unused)["last_entry_id"] == -1
+    assert api.client.get_ledger_metadata(unused).is_closed
+
+
+def test_a_log_is_shown_read_and_truncated(api: Api) -> None:
+    for text in (b"one", b"two"):  # each owner begins a ledger
+        with api.client.open_log("orders") as log:
+            log.append(text)
+    shown = api.ask("GET", "/api/v1/zbk/log/show?log=orders")
+    read = api.ask("GET", "/api/v1/zbk/log/read?log=orders")
+    assert [one["payload"] for one in read] == ["one", "two"]
+    assert read[0]["position"] == shown["begin"]
+    rest = api.ask("GET", f"/api/v1/zbk/log/read?log=orders&position={read[1]['position']}")
+    assert rest == read[1:]
+    cut = api.ask("PUT", "/api/v1/zbk/log/truncate", log="orders", position=read[1]["position"])
+    assert cut == {"deleted_ledger_count": 1}
+    api.ask("DELETE", "/api/v1/zbk/log/delete?log=orders")
+    assert ask(f"{api.url}/api/v1/zbk/log/show?log=orders").status == 404
+
+
+def test_a_data_set_is_shown_collected_and_dropped(api: Api) -> None:
+    data_sets = zbk.DataSets(api.client, b"pass-of-data")
+    ticket = data_sets.begin("events", who="a test")
+    with data_sets.create_ledger(ticket, partition=0, attempt=0) as ledger:
+        ledger.append(b"schema")
+    data = DataLedger(
+        ledger_id=ledger.ledger_id, entry_count=1, row_count=0, size=6, load_id=ticket.load_id,
+        partition=0, attempt=0,
+    )  # fmt: skip
+    data_sets.commit(ticket, SCHEMA, [data])
+    left = data_sets.begin("events")
+    data_sets.create_ledger(left, partition=0, attempt=0).close()
+
+    assert api.ask("GET", "/api/v1/zbk/dataset/list") == ["events"]
+    shown = api.ask("GET", "/api/v1/zbk/dataset/show?dataset=events")
+    assert [one["version"] for one in shown["versions"]] == [1]
+    assert "password" not in json.dumps(shown)
+    path = "/api/v1/zbk/dataset/version?dataset=events"
+    assert ask(api.url + path).status == 403
+    version = api.ask("GET", path, "pass-of-data")
+    assert [one["ledger_id"] for one in version["ledgers"]] == [ledger.ledger_id]
+    assert version["schema"] == SCHEMA.decode()
+    aborted = api.ask(
+        "PUT", "/api/v1/zbk/dataset/abort", dataset="events", load_id=left.load_id,
+        password="pass-of-data",
+    )  # fmt: skip
+    assert aborted == {"state": "ABORTED", "deleted_ledger_count": 1}
+    refused = api.ask("PUT", "/api/v1/zbk/dataset/gc", dataset="events", password="pass-of-data")
+    assert api.ended_job(refused["job_id"])["state"] == "done"
+    api.ask("DELETE", "/api/v1/zbk/dataset/drop?dataset=events")
+    assert api.ask("GET", "/api/v1/zbk/dataset/list") == []
+
+
+def test_the_metadata_and_the_copies_of_a_ledger_are_checked(api: Api) -> None:
+    with api.client.create_ledger() as ledger:
+        ledger.append_many([b"%d" % n for n in range(9)]).result(30)
+    query = f"ledger_id={ledger.ledger_id}"
+    found = api.ask("GET", f"/api/v1/zbk/ledger/check?{query}")
+    assert (found["is_whole"], found["state"]) == (True, "CLOSED")
+    for action in (f"/api/v1/zbk/ledger/check?{query}&full=true", "/api/v1/zbk/metadata/check"):
+        done = api.ended_job(api.ask("PUT", action)["job_id"])
+        assert (done["state"], done["error"]) == ("done", "")
 
 
 def test_a_bookie_is_emptied_and_removed_by_jobs(api: Api) -> None:
@@ -104,11 +206,14 @@ def test_a_bookie_is_emptied_and_removed_by_jobs(api: Api) -> None:
     assert [one["ledger_id"] for one in emptied["progress"]["left"]].count(wide.ledger_id) == 1
     assert victim not in api.holders(sealed.ledger_id)
 
-    api.client.delete_ledger(wide.ledger_id)
+    api.running.terminate(numbers[victim])
+    query = f"ledger_id={wide.ledger_id}&report=true"
+    silent = api.ended_job(api.ask("PUT", f"/api/v1/zbk/ledger/check?{query}")["job_id"])
+    assert silent["state"] == "failed"
+    assert silent["progress"]["left"][0]["undecided"] == [victim]
     for ledger_id in list(api.client.list_ledgers()):
         if len(api.holders(ledger_id)) == 5:
             api.client.delete_ledger(ledger_id)
-    api.running.terminate(numbers[victim])
     done = api.ended_job(
         api.ask("PUT", "/api/v1/autorecovery/decommission", bookie_src=victim)["job_id"]
     )

@@ -29,6 +29,8 @@ CREATED_MS = 1_700_000_000_000
 class FakeBatch(list[bytes]):
     """What a reader yields: payloads, and their ids."""
 
+    ledger_id = 0
+
     def __init__(self, first_entry_id: int, payloads: Iterable[bytes]) -> None:
         super().__init__(payloads)
         self.entry_ids = range(first_entry_id, first_entry_id + len(self))

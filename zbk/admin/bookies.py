@@ -55,6 +55,26 @@ def cluster_info(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
     }
 
 
+def list_registrations(cluster: Cluster, _given: Arguments) -> list[dict[str, Any]]:
+    """Return the registrations of the running bookies."""
+    shown: list[dict[str, Any]] = msgspec.to_builtins(cluster.client.list_bookies())
+    return shown
+
+
+def list_cookies(cluster: Cluster, _given: Arguments) -> list[dict[str, Any]]:
+    """Return the cookies of all bookies that belong to the cluster, running or not."""
+    cookies = cluster.connection.registry.cookies()
+    return [msgspec.to_builtins(cookies[bookie_id]) for bookie_id in sorted(cookies)]
+
+
+def delete_cookie(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Remove a stopped bookie from the cluster for good, without copying its entries."""
+    from zbk.actors.identity.cookies import delete  # noqa: PLC0415 - loads a bookie
+
+    delete(cluster.store, given["bookie_id"])
+    return {"bookie_id": given["bookie_id"]}
+
+
 def bookie_info(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Return what a bookie reports about itself, and the space of its ledger directory."""
     info = _info(cluster, given)

@@ -27,7 +27,7 @@ from zbk.system.clock import wall_ms
 WAITING_COUNT_MAX: Final = 16
 ENDED_COUNT_MAX: Final = 64
 LEFT_COUNT_MAX: Final = 100
-"""Parts that a job could not do, with their reasons."""
+"""Parts that a job could not do and that stay known, with their reasons."""
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
@@ -42,8 +42,14 @@ class JobProgress(msgspec.Struct):
     ledger_count: int = 0  # done
     entry_count: int = 0  # copied
     size: int = 0  # their bytes
-    left_count: int = 0  # ledgers that could not be done
+    left_count: int = 0  # parts that could not be done, or are not in order
     left: list[dict[str, Any]] = []  # the first of them, with reasons
+
+    def note_left(self, part: dict[str, Any]) -> None:
+        """Count a part that could not be done."""
+        self.left_count += 1
+        if len(self.left) < LEFT_COUNT_MAX:
+            self.left.append(part)
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -57,6 +63,12 @@ class Job(msgspec.Struct, kw_only=True):
     ended_ms: int | None = None
     error: str = ""
     progress: JobProgress = msgspec.field(default_factory=JobProgress)
+
+
+def shown_job(job: Job) -> dict[str, Any]:
+    """Return a job as JSON."""
+    shown: dict[str, Any] = msgspec.to_builtins(job)
+    return shown
 
 
 Work = Callable[[JobProgress, threading.Event], None]

@@ -1,14 +1,21 @@
-"""Operations on ledgers and logs."""
+"""Operations on ledgers."""
 
 import base64
+import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from zbk.admin.cluster import Cluster
+from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
-from zbk.errors import InvalidOptionError, NoSuchLedgerError
+from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zbk.protocol.entry.read_batch import ReadBatch
     from zbk.protocol.ledger.metadata import LedgerMetadata
 
 PAGE_SIZE: Final = 100
@@ -51,22 +58,90 @@ def ledger_metadata(cluster: Cluster, given: Arguments) -> dict[str, Any]:
 
 
 def read_ledger(cluster: Cluster, given: Arguments) -> dict[str, str]:
-    """Return entries of a ledger as texts; bytes that are no UTF-8 are replaced."""
+    """Return entries of a ledger as texts in UTF-8, with other bytes replaced, or in base64."""
     first, last = given["start_entry_id"], given["end_entry_id"]
-    entries: dict[str, str] = {}
-    size = 0
-    with cluster.client.open_ledger(given["ledger_id"]) as reader:
-        lac = reader.last_add_confirmed
-        last = lac if last is None else last
+    with cluster.client.open_ledger(given["ledger_id"], given["password"]) as reader:
+        last = reader.last_add_confirmed if last is None else last
         if first > last:
             return {}
-        for batch in reader.read_batches(first, min(last, first + READ_COUNT_MAX - 1)):
-            for entry_id, payload in zip(batch.entry_ids, batch, strict=True):
-                size += len(payload)
-                if size > READ_SIZE_MAX:
-                    return entries
-                entries[str(entry_id)] = bytes(payload).decode("utf-8", "replace")
-    return entries
+        last = min(last, first + READ_COUNT_MAX - 1)
+        batches = reader.read_batches(first, last, bookie_id=given["bookie_id"] or None)
+        return {
+            str(entry_id): entry_text(payload, given["encoding"])
+            for _ledger_id, entry_id, payload in bounded_entries(batches)
+        }
+
+
+def bounded_entries(batches: "Iterator[ReadBatch]") -> "Iterator[tuple[int, int, bytes]]":
+    """Yield ledger id, entry id and payload of entries, up to the limits of an answer."""
+    count = size = 0
+    for batch in batches:
+        for entry_id, payload in zip(batch.entry_ids, batch, strict=True):
+            count += 1
+            size += len(payload)
+            if count > READ_COUNT_MAX or size > READ_SIZE_MAX:
+                return
+            yield batch.ledger_id, entry_id, bytes(payload)
+
+
+def entry_text(payload: bytes, encoding: str) -> str:
+    """Return a payload as JSON can hold it."""
+    if encoding == "base64":
+        return base64.b64encode(payload).decode("ascii")
+    return payload.decode("utf-8", "replace")
+
+
+def create_ledger(cluster: Cluster, given: Arguments) -> dict[str, int]:
+    """Reserve a ledger; return its id. A client makes itself the writer later."""
+    custom = {}
+    for one in given["custom_metadata"]:
+        key, separator, value = one.partition("=")
+        if not separator:
+            raise InvalidOptionError("custom_metadata", one, "must be KEY=VALUE")
+        custom[key] = value.encode()
+    ledger_id = cluster.client.reserve_ledger(
+        ensemble_size=given["ensemble_size"],
+        write_quorum_size=given["write_quorum_size"],
+        ack_quorum_size=given["ack_quorum_size"],
+        ledger_type=given["ledger_type"],
+        digest_type=given["digest_type"],
+        password=given["password"],
+        custom_metadata=custom,
+    )
+    return {"ledger_id": ledger_id}
+
+
+def close_ledger(cluster: Cluster, given: Arguments) -> dict[str, int]:
+    """Close a reserved ledger, empty."""
+    cluster.client.close_reserved_ledger(given["ledger_id"], given["password"])
+    return {"ledger_id": given["ledger_id"], "last_entry_id": -1}
+
+
+def sync_ledger(cluster: Cluster, given: Arguments) -> dict[str, int]:
+    """Make an open ledger's entries durable; return the last id that is."""
+    last_durable_id = cluster.client.sync_ledger(given["ledger_id"], given["password"])
+    return {"ledger_id": given["ledger_id"], "last_durable_id": last_durable_id}
+
+
+def check_ledger(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Return which entries of a ledger its bookies lack, without reading all entries."""
+    return _checked(cluster, given["ledger_id"], is_full=False, is_reporting=False)
+
+
+def begin_check(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Begin a check of a ledger that may read all entries, or report; return the job."""
+    ledger_id, is_full, is_reporting = given["ledger_id"], given["full"], given["report"]
+    cluster.client.get_ledger_metadata(ledger_id)  # so that a wrong id is an error at once
+
+    def work(progress: JobProgress, _is_stopped: threading.Event) -> None:
+        found = _checked(cluster, ledger_id, is_full=is_full, is_reporting=is_reporting)
+        progress.ledger_count = 1
+        if not found["is_whole"]:
+            progress.note_left(found)
+            raise DamageError(f"ledger {ledger_id} lacks replicas, or bookies are silent; see left")
+
+    options = {"full": is_full, "report": is_reporting}
+    return shown_job(cluster.jobs.begin(f"check ledger {ledger_id}", options, work))
 
 
 def delete_ledger(cluster: Cluster, given: Arguments) -> dict[str, Any]:
@@ -77,13 +152,19 @@ def delete_ledger(cluster: Cluster, given: Arguments) -> dict[str, Any]:
 
 def recover_ledger(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Close a ledger in place of its writer."""
-    with cluster.client.recover_ledger(given["ledger_id"], timeout=RECOVERY_TIMEOUT_S) as reader:
-        return {"ledger_id": given["ledger_id"], "last_entry_id": reader.last_add_confirmed}
+    ledger_id, password = given["ledger_id"], given["password"]
+    with cluster.client.recover_ledger(ledger_id, password, timeout=RECOVERY_TIMEOUT_S) as reader:
+        return {"ledger_id": ledger_id, "last_entry_id": reader.last_add_confirmed}
 
 
-def list_logs(cluster: Cluster, _given: Arguments) -> list[str]:
-    """Return the names of the logs."""
-    return cluster.client.list_logs()
+def _checked(
+    cluster: Cluster, ledger_id: int, *, is_full: bool, is_reporting: bool
+) -> dict[str, Any]:
+    from zbk.auditor.check_by_hand import check_by_hand  # noqa: PLC0415 - seldom used
+
+    found = check_by_hand(cluster.connection, ledger_id, is_full=is_full, is_reporting=is_reporting)
+    shown: dict[str, Any] = msgspec.to_builtins(found)
+    return shown | {"is_whole": found.is_whole}
 
 
 def _shown(found: "LedgerMetadata") -> dict[str, Any]:

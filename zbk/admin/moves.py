@@ -4,10 +4,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from zbk.admin.cluster import Cluster
-from zbk.admin.jobs import LEFT_COUNT_MAX, Job, JobProgress
+from zbk.admin.jobs import Job, JobProgress, shown_job
 from zbk.admin.operation import Arguments
 from zbk.errors import BookieInUseError, InvalidOptionError
 
@@ -31,7 +29,7 @@ def recover_bookies(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     for bookie_id in given["bookie_src"]:  # an error in one begins none
         _move(cluster, bookie_id, options).check()
     begin = _begin_decommission if given["delete_cookie"] else _begin_recover
-    return {"jobs": [_shown(begin(cluster, one, options)) for one in given["bookie_src"]]}
+    return {"jobs": [shown_job(begin(cluster, one, options)) for one in given["bookie_src"]]}
 
 
 def decommission_bookie(cluster: Cluster, given: Arguments) -> dict[str, Any]:
@@ -40,17 +38,17 @@ def decommission_bookie(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     bookie_id = given["bookie_src"]
     _move(cluster, bookie_id, options).check()
     keeps = not given["delete_cookie"]
-    return _shown(_begin_decommission(cluster, bookie_id, options, keeps_cookie=keeps))
+    return shown_job(_begin_decommission(cluster, bookie_id, options, keeps_cookie=keeps))
 
 
 def list_jobs(cluster: Cluster, _given: Arguments) -> list[dict[str, Any]]:
     """Return the jobs of this process, the oldest first."""
-    return [_shown(one) for one in cluster.jobs.list()]
+    return [shown_job(one) for one in cluster.jobs.list()]
 
 
 def stop_job(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Stop a job; return it."""
-    return _shown(cluster.jobs.stop(given["job_id"]))
+    return shown_job(cluster.jobs.stop(given["job_id"]))
 
 
 # ------------------------------------------------------------------ private
@@ -122,10 +120,8 @@ def _note(progress: JobProgress, moved: "Iterator[LedgerMoved]") -> None:
         if one.outcome in ("moved", "deleted"):
             progress.ledger_count += 1
             continue
-        progress.left_count += 1
-        if len(progress.left) < LEFT_COUNT_MAX:
-            left = {"ledger_id": one.ledger_id, "outcome": one.outcome, "why": one.why}
-            progress.left.append(left)
+        left = {"ledger_id": one.ledger_id, "outcome": one.outcome, "why": one.why}
+        progress.note_left(left)
 
 
 def _compared(options: "MoveOptions") -> dict[str, Any]:
@@ -136,8 +132,3 @@ def _compared(options: "MoveOptions") -> dict[str, Any]:
         "grace_ms": options.limits.grace_ms,
         "has_password": options.password is not None,
     }
-
-
-def _shown(job: Job) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(job)
-    return shown

@@ -11,12 +11,30 @@ Source: BookKeeper's ``HttpRouter`` and its ``http.service`` classes.
 
 from typing import Any, Final
 
-from zbk.admin import bookies, ledgers, moves, own_bookie, process, recovery
+from zbk.admin import (
+    bookies,
+    datasets,
+    ledgers,
+    logs,
+    moves,
+    own_bookie,
+    process,
+    recovery,
+)
 from zbk.admin.operation import Operation, Parameter
+from zbk.protocol.entry.words import DigestType, LedgerType
 
 _LEDGER_ID = Parameter("ledger_id", "integer", "Id of the ledger.")
 _BOOKIE_ID = Parameter("bookie_id", "string", "Id of the bookie; that of this process.", "")
 
+_LOG: Final = Parameter("log", "string", "Name of the log.")
+_DATA_SET: Final = Parameter("dataset", "string", "Name of the data set.")
+_ENCODING: Final = Parameter(
+    "encoding", "string", "Of payloads. In texts, bytes that are no UTF-8 are replaced.", "text",
+    choices=("text", "base64"),
+)  # fmt: skip
+_LEDGER_TYPES: Final = tuple(LedgerType)
+_DIGEST_TYPES: Final = tuple(DigestType)
 _PASSWORD: Final = Parameter("password", "secret", "Password of the ledger.", b"")
 _MOVE_PASSWORD: Final = Parameter(
     "password", "secret", "Password of ledgers that have it: to close those without a writer.", b""
@@ -80,12 +98,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     ),
     Operation(
         "GET", "/api/v1/ledger/read",
-        "Read entries of a ledger without a password, at most 1,000 and 16 MiB, as texts.",
+        "Read entries of a ledger, at most 1,000 and 16 MiB.",
         ledgers.read_ledger, _map(_TEXT),
         (
             _LEDGER_ID,
             Parameter("start_entry_id", "integer", "First entry.", 0),
             Parameter("end_entry_id", "integer", "Last entry; the LAC.", None),
+            Parameter("bookie_id", "string", "Only the replicas of this bookie.", ""),
+            _ENCODING,
+            _PASSWORD,
         ),
     ),
     Operation(
@@ -94,11 +115,135 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     ),
     Operation(
         "PUT", "/api/v1/zbk/ledger/recover", "Close a ledger in place of its writer.",
-        ledgers.recover_ledger, _fields(ledger_id=_NUMBER, last_entry_id=_NUMBER), (_LEDGER_ID,),
+        ledgers.recover_ledger, _fields(ledger_id=_NUMBER, last_entry_id=_NUMBER),
+        (_LEDGER_ID, _PASSWORD),
     ),
     Operation(
-        "GET", "/api/v1/zbk/log/list", "List the names of the logs.",
-        ledgers.list_logs, _list(_TEXT),
+        "PUT", "/api/v1/zbk/ledger/create",
+        "Reserve a ledger, which a client's writer fills later.",
+        ledgers.create_ledger, _fields(ledger_id=_NUMBER),
+        (
+            Parameter("ensemble_size", "integer", "Bookies it is spread over.", 3, low=1, high=999),
+            Parameter("write_quorum_size", "integer", "Bookies of an entry.", 3, low=1, high=999),
+            Parameter("ack_quorum_size", "integer", "Answers for an add.", 2, low=1, high=999),
+            Parameter("ledger_type", "string", "Its type.", "PD_JOURNAL", choices=_LEDGER_TYPES),
+            Parameter("digest_type", "string", "Its digest.", "XXH3", choices=_DIGEST_TYPES),
+            Parameter("custom_metadata", "list", "Texts of the form KEY=VALUE.", ()),
+            _PASSWORD,
+        ),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/ledger/close", "Close a reserved ledger, empty.",
+        ledgers.close_ledger, _fields(ledger_id=_NUMBER, last_entry_id=_NUMBER),
+        (_LEDGER_ID, _PASSWORD),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/ledger/sync", "Make the entries of an open ledger durable.",
+        ledgers.sync_ledger, _fields(ledger_id=_NUMBER, last_durable_id=_NUMBER),
+        (_LEDGER_ID, _PASSWORD),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/ledger/check",
+        "Compare what bookies hold of a ledger with its metadata; reads few entries.",
+        ledgers.check_ledger,
+        _fields(
+            ledger_id=_NUMBER, state=_TEXT, is_whole=_FLAG, missing=_map(_TEXT),
+            missing_entries=_map(_list(_list(_NUMBER))), undecided=_list(_TEXT),
+        ),
+        (_LEDGER_ID,),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/ledger/check", "Begin such a check as a job.",
+        ledgers.begin_check, _JOB,
+        (
+            _LEDGER_ID,
+            Parameter("full", "boolean", "Read every entry of every replica.", default=False),
+            Parameter("report", "boolean", "Report missing replicas for repair.", default=False),
+        ),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/log/list", "List the names of the logs.", logs.list_logs, _list(_TEXT),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/log/show", "Show the ledgers of a log.",
+        logs.show_log,
+        _fields(
+            name=_TEXT, created_ms=_NUMBER, ledger_ids=_list(_NUMBER), first_index=_NUMBER,
+            begin=_MAYBE_TEXT,
+        ),
+        (_LOG,),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/log/read", "Read entries of a log, at most 1,000 and 16 MiB.",
+        logs.read_log, _list(_fields(position=_TEXT, payload=_TEXT)),
+        (
+            _LOG,
+            Parameter("position", "string", "First entry, as LEDGER:ENTRY; the oldest.", ""),
+            _ENCODING,
+            _PASSWORD,
+        ),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/log/truncate", "Delete the ledgers of a log before a position.",
+        logs.truncate_log, _fields(deleted_ledger_count=_NUMBER),
+        (_LOG, Parameter("position", "string", "First entry that stays, as LEDGER:ENTRY.")),
+    ),
+    Operation(
+        "DELETE", "/api/v1/zbk/log/delete", "Delete a log and its ledgers for good.",
+        logs.delete_log, _fields(deleted_ledger_count=_NUMBER), (_LOG,),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/dataset/list", "List the names of the data sets.",
+        datasets.list_data_sets, _list(_TEXT),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/dataset/show", "Show the versions and the loads of a data set.",
+        datasets.show_data_set,
+        _fields(
+            dataset=_TEXT, created_ms=_NUMBER, versions=_list(_ANY_OBJECT), loads=_list(_ANY_OBJECT)
+        ),
+        (_DATA_SET,),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/dataset/version",
+        "Show a version of a data set: schema, and up to 10,000 ledgers.",
+        datasets.show_version,
+        _fields(dataset=_TEXT, version=_NUMBER, schema=_TEXT, ledgers=_list(_ANY_OBJECT)),
+        (_DATA_SET, Parameter("version", "integer", "Its number; the last.", None), _PASSWORD),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/dataset/abort", "Abort a load whose driver is gone.",
+        datasets.abort_load, _fields(state=_MAYBE_TEXT, deleted_ledger_count=_NUMBER),
+        (_DATA_SET, Parameter("load_id", "string", "Id of the load."), _PASSWORD),
+    ),
+    Operation(
+        "DELETE", "/api/v1/zbk/dataset/drop", "Drop a data set, or one of its older versions.",
+        datasets.drop_data_set, _fields(deleted_ledger_count=_NUMBER),
+        (_DATA_SET, Parameter("version", "integer", "This version only.", None, low=1)),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/dataset/gc",
+        "Begin to delete the ledgers that no version of a data set needs: a job.",
+        datasets.collect_data_sets, _JOB,
+        (
+            Parameter("dataset", "string", "Name; all data sets, also dropped ones.", ""),
+            Parameter("dry_run", "boolean", "Only count the ledgers.", default=False),
+            _PASSWORD,
+        ),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/bookie/list", "List the registrations of the running bookies.",
+        bookies.list_registrations, _list(_fields(bookie_id=_TEXT, address=_TEXT)),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/bookie/cookie", "List the cookies of all bookies of the cluster.",
+        bookies.list_cookies, _list(_fields(bookie_id=_TEXT, instance_id=_TEXT)),
+    ),
+    Operation(
+        "DELETE", "/api/v1/zbk/bookie/cookie",
+        "Remove a stopped bookie for good, without copying its entries.",
+        bookies.delete_cookie, _fields(bookie_id=_TEXT),
+        (Parameter("bookie_id", "string", "Id of the bookie."),),
     ),
     Operation(
         "GET", "/api/v1/bookie/list_bookies", "List the bookies, with their hosts if wanted.",
@@ -223,6 +368,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         ),
     ),
     Operation(
+        "GET", "/api/v1/zbk/autorecovery/task",
+        "List up to 1,000 repair tasks, unrepairable ones too: state, progress, reasons.",
+        recovery.list_tasks,
+        _list(_fields(ledger_id=_NUMBER, state=_TEXT, why=_TEXT, missing=_map(_list(_TEXT)))),
+        (Parameter("ledger_id", "integer", "Of this ledger only.", None),),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/autorecovery/auditor", "Show what the last auditor said of itself.",
+        recovery.auditor_status, _fields(status={"type": ["object", "null"]}),
+    ),
+    Operation(
         "PUT", "/api/v1/autorecovery/trigger_audit", "Look for lost bookies now.",
         recovery.trigger_audit, _fields(triggered=_FLAG),
     ),
@@ -236,6 +392,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Set how long one lost bookie has to return.",
         recovery.set_lost_bookie_delay, _fields(delay_seconds=_MAYBE_NUMBER),
         (Parameter("delay_seconds", "integer", "Seconds.", high=7 * 86_400),),
+    ),
+    Operation(
+        "DELETE", "/api/v1/autorecovery/lost_bookie_recovery_delay",
+        "Return to the delay that each auditor is configured with.",
+        recovery.reset_lost_bookie_delay, _fields(delay_seconds=_MAYBE_NUMBER),
     ),
     Operation(
         "PUT", "/api/v1/autorecovery/bookie",
@@ -279,6 +440,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET", "/api/v1/zbk/status", "Show whether the cluster is healthy, and if not, why.",
         process.cluster_status,
         _fields(is_healthy=_FLAG, version=_TEXT, findings=_list(_ANY_OBJECT)),
+    ),
+    Operation(
+        "PUT", "/api/v1/zbk/metadata/check", "Begin to check all records of the metadata: a job.",
+        process.check_metadata, _JOB,
     ),
     Operation(
         "GET", "/api/v1/zbk/log_level", "Show the log level of this process.",

@@ -1,12 +1,16 @@
 """Operations on this process, and the health of the whole cluster."""
 
 import logging
+import threading
 from typing import Any, Final
 
 import msgspec
 
 from zbk.admin.cluster import Cluster
+from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
+from zbk.errors import DamageError
+from zbk.metadata.dumps.store_check import problems_in
 from zbk.version import __version__
 
 SURVEY_TIMEOUT_S: Final = 5.0
@@ -24,6 +28,18 @@ def cluster_status(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
     found = findings(survey_cluster(cluster.metadata, SURVEY_TIMEOUT_S))
     shown = [msgspec.to_builtins(one) for one in found]
     return {"is_healthy": not has_problem(found), "version": __version__, "findings": shown}
+
+
+def check_metadata(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
+    """Begin to check all records of the metadata; return the job."""
+
+    def work(progress: JobProgress, _is_stopped: threading.Event) -> None:
+        for one in problems_in(cluster.store):
+            progress.note_left(msgspec.to_builtins(one))
+        if progress.left_count:
+            raise DamageError(f"{progress.left_count} records cannot be relied on; see left")
+
+    return shown_job(cluster.jobs.begin("check metadata", {}, work))
 
 
 def log_level(_cluster: Cluster, _given: Arguments) -> dict[str, str]:

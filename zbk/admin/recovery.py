@@ -1,12 +1,20 @@
 """Operations on autorecovery."""
 
-from typing import Any
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
 
 from zbk.admin.cluster import Cluster
 from zbk.admin.operation import Arguments
+from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
 from zbk.metadata.records.election import read_auditor
+from zbk.metadata.records.repair_tasks import repair_tasks
 from zbk.metadata.records.underreplication import UnderreplicationStore
+
+TASK_COUNT_MAX: Final = 1_000
+"""Tasks in an answer."""
 
 
 def autorecovery_status(cluster: Cluster, _given: Arguments) -> dict[str, bool]:
@@ -53,6 +61,33 @@ def list_under_replicated_ledgers(
     return list(found)
 
 
+def list_tasks(cluster: Cluster, given: Arguments) -> list[dict[str, Any]]:
+    """Return the repair tasks of ledgers, or that of one."""
+    ledger_id = given["ledger_id"]
+    found = (
+        one for one in repair_tasks(_tasks(cluster)) if ledger_id in (None, one.task.ledger_id)
+    )
+    return [
+        {
+            "ledger_id": one.task.ledger_id,
+            "state": one.state,
+            "why": one.why,
+            "reported_ms": one.task.reported_ms,
+            "missing": msgspec.to_builtins(one.task.missing),
+            "missing_entries": msgspec.to_builtins(one.task.ranges),
+            "owner": one.progress.owner if one.progress else None,
+            "copied_count": one.progress.copied_count if one.progress else 0,
+            "to_copy_count": one.progress.to_copy_count if one.progress else 0,
+        }
+        for one in islice(found, TASK_COUNT_MAX)
+    ]
+
+
+def auditor_status(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
+    """Return what the last auditor recorded about itself; null: there was none."""
+    return {"status": msgspec.to_builtins(AuditorNotes(cluster.store).status())}
+
+
 def trigger_audit(cluster: Cluster, _given: Arguments) -> dict[str, bool]:
     """Make the auditor look for lost bookies now."""
     _tasks(cluster).trigger()
@@ -68,6 +103,12 @@ def lost_bookie_delay(cluster: Cluster, _given: Arguments) -> dict[str, float | 
 def set_lost_bookie_delay(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Set how long one lost bookie has to return."""
     AutorecoverySwitches(cluster.store).set_lost_bookie_delay_ms(given["delay_seconds"] * 1_000)
+    return lost_bookie_delay(cluster, {})
+
+
+def reset_lost_bookie_delay(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
+    """Remove the delay of the cluster: each auditor has that of its configuration."""
+    AutorecoverySwitches(cluster.store).set_lost_bookie_delay_ms(None)
     return lost_bookie_delay(cluster, {})
 
 
