@@ -66,6 +66,7 @@ class ConnectionsThread:
         self._pool = BundlingPool(world, node, limits)
         self._deliveries: dict[tuple[str, object], Callable[[News], None]] = {}
         self._posted: list[tuple[Sink, News]] = []
+        self._alarms: dict[Callable[[], None], int] = {}
         self.on_request: Callable[[Outgoing], None] = lambda _outgoing: None
         self.is_in_actor = False  # the actor's own thread runs
 
@@ -124,9 +125,22 @@ class ConnectionsThread:
         self._node.after(self._world.tape.draw(4) * 30, callback)
         return True
 
-    def call_at(self, due_ms: int, callback: Callable[[], None]) -> None:
-        """Call back at a time."""
-        self._node.after(max(0, due_ms - self._node.now_ms()) * MS, callback)
+    def call_at(self, due_ms: int | None, callback: Callable[[], None]) -> None:
+        """Call back at a time, which replaces an earlier one; in the actor only if sooner."""
+        known_ms = self._alarms.get(callback)
+        if self.is_in_actor and known_ms is not None and (due_ms is None or due_ms >= known_ms):
+            return
+        if due_ms is None:
+            self._alarms.pop(callback, None)
+            return
+        self._alarms[callback] = due_ms
+
+        def call() -> None:
+            if self._alarms.get(callback) == due_ms:
+                del self._alarms[callback]
+                callback()
+
+        self._node.after(max(0, due_ms - self._node.now_ms()) * MS, call)
 
     # -------------------------------------------------------------- private
 

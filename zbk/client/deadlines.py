@@ -2,7 +2,7 @@
 
 A deadline that moves to a later time changes a dictionary only: the heap entry is corrected when
 the earlier time has come. Each item has at most one live entry in the heap, and a stale one for
-each time that its deadline moved to an earlier time.
+each time that its deadline moved to an earlier time. ``correct`` does so before, for the first few.
 
 Pure. Owned by a writer actor or a tail group.
 """
@@ -10,7 +10,10 @@ Pure. Owned by a writer actor or a tail group.
 import heapq
 from collections.abc import Hashable
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+CORRECTED_COUNT_MAX: Final = 4
+"""Entries of the heap that one call of ``correct`` looks at."""
 
 ItemT = TypeVar("ItemT", bound=Hashable)
 
@@ -42,6 +45,23 @@ class Deadlines(Generic[ItemT]):
     def next_ms(self) -> int | None:
         """The time of the next ``take_due``, which may return nothing; ``None``: no deadline."""
         return self._heap[0][0] if self._heap else None
+
+    def correct(self) -> int | None:
+        """Correct the first entries of the heap, a few at most; return ``next_ms``."""
+        for _ in range(CORRECTED_COUNT_MAX):
+            if not self._heap:
+                return None
+            entry_ms, _, item = self._heap[0]
+            is_live = self._entry_ms.get(item) == entry_ms
+            due_ms = self._due_ms.get(item)
+            if is_live and due_ms == entry_ms:
+                break
+            heapq.heappop(self._heap)
+            if is_live:
+                del self._entry_ms[item]
+                if due_ms is not None:
+                    self._push(item, due_ms)
+        return self.next_ms
 
     def put(self, item: ItemT, due_ms: int | None) -> None:
         """Set the deadline of an item and drop its earlier one; ``None`` removes it."""

@@ -37,7 +37,7 @@ from zbk.system.descriptors import has_descriptors
 from zbk.transport.bundles import groups, parts_of, request_frames
 from zbk.transport.dealer_socket import DealerSocket
 from zbk.transport.events import BookieDown, BookieUp, News, Outgoing, Reply, Sink
-from zbk.transport.frames import receive_frames
+from zbk.transport.frames import has_message, receive_frames
 from zbk.transport.pool import Pool
 from zbk.transport.reconnects import Reconnects
 from zbk.transport.request_queue import WAITING_SIZE_MAX, RequestQueue
@@ -276,13 +276,11 @@ class Connection:
         self.pump(now_ms)
 
     def _receive(self, count_max: int, now_ms: int) -> None:
+        """Handle the answers that have come: one at least, and ``count_max`` at most."""
+        own = self.socket
+        assert own is not None, "messages come through a socket"
         for _ in range(count_max):
-            if self.socket is None:
-                return
-            try:
-                frames = receive_frames(self.socket.socket)
-            except zmq.Again:
-                return
+            frames = receive_frames(own.socket)
             self._heard_ms = now_ms
             try:
                 answer = codec.decode_answer(frames[0])
@@ -294,6 +292,8 @@ class Connection:
                 self.lose(error, now_ms)
             # no further answer can have come, and asking the socket costs
             if self.state is State.READY and not self._outstanding:
+                return
+            if self.socket is not own or not has_message(own.socket):
                 return
 
     def _on_bundle(self, bundle: AnswerBundle, frames: list[bytes], now_ms: int) -> None:
@@ -377,7 +377,8 @@ class Connection:
     def _expire(self, now_ms: int) -> None:
         if now_ms < self._outstanding.due_ms:
             return
-        self._receive(len(self._outstanding), now_ms)  # an answer that has come is not late
+        if self.socket is not None and has_message(self.socket.socket):
+            self._receive(len(self._outstanding), now_ms)  # an answer that has come is not late
         late = self._outstanding.take_late(now_ms) if self.state is State.READY else []
         for outgoing in late:
             request = f"{type(outgoing.request).__name__} to bookie {self.bookie_id}"

@@ -22,7 +22,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from heapq import heappop, heappush
 from typing import Final
 
 import zmq
@@ -73,8 +72,7 @@ class BookiePool:
         self._handlers: dict[zmq.Socket[bytes] | int, Callable[[int], None]] = {}
         self._addresses: dict[str, str] = {}
         self._inbox: deque[Callable[[int], None]] = deque()
-        self._timers: list[tuple[int, int, Callable[[], None]]] = []  # a heap
-        self._timer_number = itertools.count()
+        self._alarms: dict[Callable[[], None], int] = {}  # when each is called: few
         self._news: dict[int, tuple[Sink, list[News]]] = {}
         self._poller = zmq.Poller() if poller is None else poller
         self._wakeup = Wakeup()
@@ -166,10 +164,19 @@ class BookiePool:
         """
         return self._put(lambda _now_ms: callback())
 
-    def call_at(self, due_ms: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, at a time, in the pool's thread. It must not block."""
-        timer = (due_ms, next(self._timer_number), callback)
-        self._do(lambda _now_ms: heappush(self._timers, timer))
+    def call_at(self, due_ms: int | None, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, at a time, in the pool's thread. It must not block.
+
+        A time replaces an earlier one of the same callback; ``None`` takes it back. Outside the
+        pool's thread a later time, or ``None``, changes nothing: the callback is called too soon,
+        which costs less than to wake the thread.
+        """
+        if threading.get_ident() == self._thread_id and not self._is_stopping:
+            self._set_alarm(due_ms, callback)
+        elif due_ms is not None:
+            known_ms = self._alarms.get(callback)
+            if known_ms is None or due_ms < known_ms:
+                self._put(lambda _now_ms: self._set_alarm(due_ms, callback))
 
     def set_addresses(self, addresses: Mapping[str, str]) -> None:
         """Replace the addresses of all bookies: bookie id to ``tcp://host:port``."""
@@ -271,6 +278,12 @@ class BookiePool:
             connection = self._connections[bookie_id] = Connection(self, bookie_id)
         return connection
 
+    def _set_alarm(self, due_ms: int | None, callback: Callable[[], None]) -> None:
+        if due_ms is None:
+            self._alarms.pop(callback, None)
+        else:
+            self._alarms[callback] = due_ms
+
     def _run(self) -> None:
         self._thread_id = threading.get_ident()
         self._poller.register(self._wakeup.fd, zmq.POLLIN)
@@ -297,7 +310,7 @@ class BookiePool:
             self._tick(now_ms)
         self._hand_out()
         self._obey(now_ms)  # commands of the sinks
-        if self._timers:  # last: a connection that has new work is not idle
+        if self._alarms:  # last: a connection that has new work is not idle
             self._call_due(now_ms)
         self._send(now_ms)
 
@@ -333,18 +346,21 @@ class BookiePool:
         if self._inbox or self._news:
             return 0
         next_ms = self._next_tick_ms
-        if self._timers:
-            next_ms = min(next_ms, self._timers[0][0])
+        if self._alarms:
+            next_ms = min(next_ms, *self._alarms.values())
         if next_ms == NEVER_MS:  # only a command can come, and it wakes the thread
             return None
         return min(PAUSE_MS_MAX, max(0, next_ms - monotonic_ms()))
 
     def _call_due(self, now_ms: int) -> None:
-        due = []
-        while self._timers and self._timers[0][0] <= now_ms:
-            due.append(heappop(self._timers)[2])
-        for callback in due:  # their own timers run in the next turn at the earliest
-            callback()
+        alarms = self._alarms
+        due = sorted((due_ms, n) for n, due_ms in enumerate(alarms.values()) if due_ms <= now_ms)
+        if due:
+            callbacks = list(alarms)
+            for _, n in due:
+                del alarms[callbacks[n]]
+            for _, n in due:  # what they ask for is called in the next turn at the earliest
+                callbacks[n]()
 
     def _tick(self, now_ms: int) -> None:
         self._next_tick_ms = NEVER_MS

@@ -11,7 +11,9 @@ import zmq
 
 Frame: TypeAlias = bytes | bytearray | memoryview
 
+_EVENTS: Final = int(zmq.EVENTS)
 _LAST: Final = int(zmq.NOBLOCK)
+_POLLIN: Final = int(zmq.POLLIN)
 _SHORT_SIZE_MAX: Final = 255
 _LONG_HEADER_SIZE: Final = 9
 _MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
@@ -51,6 +53,11 @@ def receive_message(socket: zmq.Socket[bytes]) -> tuple[list[bytes], zmq.Frame]:
         frame = socket.recv(_LAST, copy=False)
         frames.append(frame.bytes)
     return frames, frame
+
+
+def has_message(socket: zmq.Socket[bytes]) -> bool:
+    """Return whether a message has arrived. A third of the cost of a ``zmq.Again``."""
+    return bool(int(socket.get(_EVENTS)) & _POLLIN)
 
 
 def wire_size(frames: Sequence[Frame]) -> int:

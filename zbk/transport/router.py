@@ -43,7 +43,7 @@ from zbk.transport.answer_sender import ANSWER_WAIT_MS, AnswerSender
 from zbk.transport.connection_ends import ConnectionEnds
 from zbk.transport.connection_watch import ConnectionWatch
 from zbk.transport.connections import ConnectionLimits
-from zbk.transport.frames import receive_message
+from zbk.transport.frames import has_message, receive_message
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.inflow import InflowLimits
@@ -54,9 +54,6 @@ BACKLOG_POLL_MS: Final = 5
 LINGER_MS: Final = 500
 HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
-
-_EVENTS: Final = int(zmq.EVENTS)
-_POLLIN: Final = int(zmq.POLLIN)
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
@@ -265,21 +262,20 @@ class RouterFront:
 
     def _has_news(self) -> bool:
         """Return whether a message can be received: the descriptor reports only what comes next."""
-        return bool(int(self._socket.get(_EVENTS)) & _POLLIN)
+        return has_message(self._socket)
 
     def _receive(self) -> bool:
-        """Deliver the requests that came; return whether those were all."""
+        """Deliver the requests that came, one at least; return whether those were all."""
         now_ms = monotonic_ms()
         check = self.admission.check
         batch: list[Inbound] = []
         is_drained = False
         for _ in range(DRAIN_COUNT_MAX):
-            try:
-                frames, last = receive_message(self._socket)
-            except zmq.Again:
-                is_drained = True
-                break
+            frames, last = receive_message(self._socket)
             batch += check(frames, last, now_ms)
+            is_drained = not self._has_news()
+            if is_drained:
+                break
         if batch:
             self._deliver(batch)
         return is_drained

@@ -77,5 +77,5 @@ def test_a_writer_at_rest_asks_for_no_ticks(client: Client) -> None:
     for _ in range(2):
         writer.append(b"0")
 
-        wait_until(lambda: not client._pool._timers, what="no timer is left")
+        wait_until(lambda: not client._pool._alarms, what="no timer is left")
         assert not writer._core.is_watching

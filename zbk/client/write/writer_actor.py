@@ -18,7 +18,6 @@ thread and no tick.
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
 from types import TracebackType
 from typing import Final, TypeAlias, assert_never
 
@@ -76,8 +75,6 @@ class WritableChanged(msgspec.Struct, frozen=True):
 
 class TimePassed(msgspec.Struct, frozen=True):
     """A writer may be due."""
-
-    asked_ms: int  # the requested time
 
 
 class LookAround(msgspec.Struct, frozen=True):
@@ -166,9 +163,9 @@ class WriterDoor(Door):
         """Pass on news. The thread of the connections."""
         self._hand_on(Deliver(news))
 
-    def time_passed(self, asked_ms: int) -> None:
+    def time_passed(self) -> None:
         """Report that a requested time has come. The thread of the connections."""
-        self._hand_on(TimePassed(asked_ms))
+        self._hand_on(TimePassed())
 
     def _drain(self) -> None:
         self._hand_on(Drain())
@@ -195,6 +192,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._undrained: dict[WriterBody, None] = {}  # with appends in their mailboxes, in turn
         self._moved: dict[WriterBody, None] = {}  # in this turn: they may be due at another time
         self._asked_ms: int | None = None  # when the connections' timer calls
+        self._call_me = door.time_passed
         self._thread_id = 0
         door.actor = self
 
@@ -214,17 +212,14 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         finally:
             self._door.turn_thread_id = 0
 
-    def _handle(  # noqa: C901 - a case for each message
-        self, message: ActorMessage, now_ms: int
-    ) -> None:
+    def _handle(self, message: ActorMessage, now_ms: int) -> None:
         match message:
             case Deliver(news):
                 self._take_in(news, now_ms)
             case Drain():
                 self._undrained.update(dict.fromkeys(self._door.take_roused()))
-            case TimePassed(asked_ms):
-                if asked_ms == self._asked_ms:
-                    self._asked_ms = None
+            case TimePassed():
+                self._asked_ms = None
                 self._each(self._deadlines.take_due(now_ms), WriterBody.tick, now_ms)
             case ForWriter(writer, wanted):
                 self._each([writer], lambda one, now_ms: one.handle(wanted, now_ms), now_ms)
@@ -348,10 +343,10 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                 dropped.append(writer)
 
     def _ask_for_time(self) -> None:
-        next_ms = self._deadlines.next_ms
-        if next_ms is not None and (self._asked_ms is None or next_ms < self._asked_ms):
+        next_ms = self._deadlines.correct()
+        if next_ms != self._asked_ms:
             self._asked_ms = next_ms
-            self._pool.call_at(next_ms, partial(self._door.time_passed, next_ms))
+            self._pool.call_at(next_ms, self._call_me)
 
 
 def _failure(error: BaseException | None) -> ZbkError:
