@@ -23,6 +23,7 @@ class Site:
         self.cluster = cluster
         self.client = client
         self.pd_id = 0
+        self.striped_id = 0
 
     @cached_property
     def writer(self) -> zbk.LedgerWriter:
@@ -52,6 +53,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with client.create_ledger(custom_metadata={"job": b"nightly"}) as ledger:
             ledger.append_many([b"x" * 100] * 2_000)
         site.pd_id = ledger.ledger_id
+        with client.create_ledger(
+            ensemble_size=3, write_quorum_size=2, ack_quorum_size=2
+        ) as striped:
+            striped.append_many([b"z" * 100] * 200)
+        site.striped_id = striped.ledger_id
         yield site
 
 

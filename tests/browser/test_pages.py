@@ -20,8 +20,8 @@ from tests.support.waiting import wait_until
 AXE = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
 IMAGES = os.environ.get("ZBK_CONSOLE_IMAGES")  # a folder: write a screenshot of each page there
 PAGES = (
-    "overview", "bookies", "bookie", "ledgers", "ledger", "durability", "recovery", "performance",
-    "events", "datasets", "logs", "config",
+    "overview", "bookies", "bookie", "ledgers", "ledger", "entries", "durability", "recovery",
+    "performance", "events", "datasets", "logs", "config",
 )  # fmt: skip
 
 
@@ -30,12 +30,13 @@ def path_of(name: str, site: Site) -> str:
         "overview": "/",
         "bookie": f"/bookies/{site.cluster.bookies[0].bookie_id}",
         "ledger": f"/ledgers/{site.vd_id}",
+        "entries": f"/ledgers/{site.striped_id}?at=90",
     }
     return special.get(name, f"/{name}")
 
 
-def twin(site: Site, path: str) -> dict[str, Any]:
-    with urlopen(f"{site.url}{path}.json", timeout=10) as answer:  # noqa: S310 - our own
+def twin(site: Site, path: str, query: str = "") -> dict[str, Any]:
+    with urlopen(f"{site.url}{path}.json{query}", timeout=10) as answer:  # noqa: S310 - our own
         found: dict[str, Any] = json.loads(answer.read())
     return found
 
@@ -57,10 +58,16 @@ def text_of_live(browser: webdriver.Chrome) -> str:
     return str(browser.execute_script("return document.getElementById('live').textContent"))
 
 
+def shown(browser: webdriver.Chrome, selector: str, end: str) -> list[str]:
+    """The texts of figures that end so, read in one step: the page replaces its figures."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
+    texts: list[str] = browser.execute_script(script, f"#live svg {selector}")
+    return [one for one in texts if one.endswith(end)]
+
+
 def at_risk(browser: webdriver.Chrome) -> list[int]:
     """The entries at risk at each bookie, as the figure of the open page names them."""
-    texts = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#live svg text.tick")]
-    return [int(one.split()[0].replace(",", "")) for one in texts if one.endswith(" at risk")]
+    return [int(one.split()[0].replace(",", "")) for one in shown(browser, "text.tick", " at risk")]
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
@@ -117,6 +124,20 @@ def test_the_map_of_a_ledger_has_a_block_for_each_bookie(
     count = sum(len(one["bookies"]) for one in found["fragments"])
     assert len(browser.find_elements(By.CSS_SELECTOR, "svg.wide rect.block")) == count
     assert [one["last_entry_id"] for one in found["fragments"]][-1] == 1_999
+
+
+def test_zooming_into_a_striped_ledger_shows_which_bookies_have_which_entry(
+    site: Site, browser: webdriver.Chrome
+) -> None:
+    browser.get(f"{site.url}/ledgers/{site.striped_id}")
+    assert browser.find_elements(By.CSS_SELECTOR, "svg rect.striped")
+    browser.find_element(By.NAME, "at").send_keys("10", Keys.ENTER)
+    wait_for(lambda: browser.current_url.endswith("?at=10"))
+    wait_for(lambda: len(shown(browser, "rect.block title", "entry 12 stored")) == 2)  # Qw
+    browser.execute_script("document.querySelector('a[rel=next]').click()")
+    wait_for(lambda: browser.current_url.endswith("?at=58"))
+    window = twin(site, f"/ledgers/{site.striped_id}", "?at=58")["window"]
+    assert (window["first_entry_id"], window["last_entry_id"]) == (58, 105)
 
 
 def test_the_gap_of_a_vd_ledger_is_what_a_loss_of_power_takes_now(

@@ -31,9 +31,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zbk.admin.routes import failure
-from zbk.console import figures, ledger_pages, pages, settings
+from zbk.console import figures, ledger_map, ledger_pages, pages, settings
 from zbk.console.actions import ACTIONS, Action, check_choice, check_subject
 from zbk.console.collector import Collector
+from zbk.console.durability import durability_page
 from zbk.console.texts import FILTERS
 from zbk.errors import (
     InvalidOptionError,
@@ -87,11 +88,8 @@ def make_app(
         "/bookies": ("bookies", lambda c, q: pages.bookies(c, q.get("page", "1"))),
         "/bookies/{bookie_id}": ("bookie", lambda c, q: pages.bookie(c, q["bookie_id"])),
         "/ledgers": ("ledgers", ledger_pages.ledger_list),
-        "/ledgers/{ledger_id}": (
-            "ledger",
-            lambda c, q: ledger_pages.ledger_page(c, ledger_pages.ledger_id_in(q["ledger_id"])),
-        ),
-        "/durability": ("durability", lambda c, _q: ledger_pages.durability_page(c)),
+        "/ledgers/{ledger_id}": ("ledger", ledger_pages.ledger_page),
+        "/durability": ("durability", durability_page),
         "/recovery": ("recovery", lambda c, _q: pages.recovery(c)),
         "/performance": ("performance", lambda c, _q: pages.performance(c)),
         "/events": ("events", lambda c, q: pages.event_page(c, q.get("lane", ""))),
@@ -152,7 +150,10 @@ class _Console:
         )
         self._templates.filters.update(FILTERS)
         self._templates.globals.update(
-            figures=figures, navigation=NAVIGATION, allow_actions=allow_actions
+            figures=figures,
+            ledger_map=ledger_map,
+            navigation=NAVIGATION,
+            allow_actions=allow_actions,
         )
 
     def page(self, template: str, page: PageData) -> Callable[[Request], Any]:

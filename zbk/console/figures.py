@@ -11,22 +11,17 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from zbk.console.svg import LABEL_WIDTH, ROW_COUNT_MAX, ROW_HEIGHT, WIDTH, short, svg
 from zbk.console.texts import NONE, milliseconds_shown
 
-WIDTH: Final = 720
-LABEL_WIDTH: Final = 150
-ROW_HEIGHT: Final = 22
-ROW_COUNT_MAX: Final = 64
 LARGE_CELL_COUNT_MAX: Final = 24
-BLOCK_COUNT_MAX: Final = 400
-"""Fragments that a map shows: the last ones."""
 
 
 def spark(values: Sequence[float], width: int = 96, height: int = 20) -> Markup:
     """Return a line through values, from 0 to their largest."""
     top = max(values, default=0.0) or 1.0
     body = f'<polyline class="line" points="{_points(values, width, height)}"/>'
-    return _svg(width, height, f"trend, highest {top:,.0f}", body, "spark")
+    return svg(width, height, f"trend, highest {top:,.0f}", body, "spark")
 
 
 def bar(share: float, text: str) -> Markup:
@@ -40,7 +35,7 @@ def bar(share: float, text: str) -> Markup:
         '<rect class="track" width="100" height="8" rx="2"/>'
         f'<rect class="fill" width="{filled:.1f}" height="8" rx="2"/>'
     )
-    return _svg(100, 8, text, body, "bar")
+    return svg(100, 8, text, body, "bar")
 
 
 def fleet(bookies: Sequence[Any]) -> Markup:
@@ -59,7 +54,7 @@ def fleet(bookies: Sequence[Any]) -> Markup:
         disk, state = one["disk_share"], one["state"]
         shown = NONE if disk is None else f"{disk:.0%}"
         title = f"{one['bookie_id']}: {state}, disk {shown}"
-        name = _short(one["bookie_id"], min(20, width // 8))
+        name = short(one["bookie_id"], min(20, width // 8))
         cell = [
             f"<title>{escape(title)}</title>",
             f'<rect class="cell" width="{width - 6:g}" height="{height - 6}" rx="3"/>',
@@ -84,54 +79,7 @@ def fleet(bookies: Sequence[Any]) -> Markup:
     text = ", ".join(f"{count} {state}" for state, count in states.items())
     row_count = -(-len(bookies) // column_count)
     figure = f"bookies: {text or 'none'}"
-    return _svg(WIDTH, max(1, row_count) * height, figure, "".join(parts), "wide")
-
-
-def fragment_map(fragments: Sequence[Any], bookies: Sequence[Any]) -> Markup:
-    """Return the map of a ledger: bookies as rows, fragments as columns.
-
-    A fragment has ``first_entry_id``, ``last_entry_id`` and ``bookies``; a bookie ``bookie_id``,
-    ``is_registered`` and ``last_entry_id``. The width of a block follows the number of its entries,
-    with a minimum, so that a short fragment stays visible. An open fragment ends at the last entry
-    that a bookie holds.
-    """
-    shown, rows = fragments[-BLOCK_COUNT_MAX:], bookies[:ROW_COUNT_MAX]
-    end_id = _last_entry_id(shown, bookies)
-    ends = [end_id if one["last_entry_id"] is None else one["last_entry_id"] for one in shown]
-    sizes = [max(1, end - one["first_entry_id"] + 1) for one, end in zip(shown, ends, strict=True)]
-    whole = sum(sizes) or 1
-    room = WIDTH - LABEL_WIDTH - 8
-    widths = [0.3 * room / max(1, len(sizes)) + 0.7 * room * size / whole for size in sizes]
-    parts = []
-    for number, bookie in enumerate(rows):
-        y = number * ROW_HEIGHT
-        kind = "" if bookie["is_registered"] else " lost"
-        name = escape(_short(bookie["bookie_id"]))
-        parts.append(f'<text class="label{kind}" x="0" y="{y + 15}">{name}</text>')
-        x = float(LABEL_WIDTH)
-        for one, width in zip(shown, widths, strict=True):
-            if bookie["bookie_id"] in one["bookies"]:
-                end = "open" if one["last_entry_id"] is None else f"{one['last_entry_id']:,}"
-                title = f"{bookie['bookie_id']}: entries {one['first_entry_id']:,} to {end}"
-                parts.append(
-                    f'<rect class="block{kind}" x="{x:.1f}" y="{y + 3}" width="{width - 1:.1f}" '
-                    f'height="{ROW_HEIGHT - 6}" rx="2"><title>{escape(title)}</title></rect>'
-                )
-            x += width
-    y = len(rows) * ROW_HEIGHT + 14
-    x = float(LABEL_WIDTH)
-    last_x = -100.0
-    room_end = WIDTH - 8
-    if end_id >= 0:
-        parts.append(f'<text class="tick end" x="{room_end}" y="{y}">{end_id:,}</text>')
-        room_end -= 64
-    for one, width in zip(shown, widths, strict=True):
-        if x - last_x > 64 and (x == LABEL_WIDTH or x < room_end - 48):
-            parts.append(f'<text class="tick" x="{x:.1f}" y="{y}">{one["first_entry_id"]:,}</text>')
-            last_x = x
-        x += width
-    text = f"{len(shown)} fragments on {len(rows)} bookies"
-    return _svg(WIDTH, y + 6, text, "".join(parts), "wide")
+    return svg(WIDTH, max(1, row_count) * height, figure, "".join(parts), "wide")
 
 
 def gap(rows: Sequence[Any]) -> Markup:
@@ -150,7 +98,7 @@ def gap(rows: Sequence[Any]) -> Markup:
         stored = room * max(0, one["last_entry_id"] + 1) / top
         lac = LABEL_WIDTH + room * max(0, one["lac"] + 1) / top
         parts.append(
-            f'<text class="label" x="0" y="{y + 15}">{escape(_short(one["bookie_id"]))}</text>'
+            f'<text class="label" x="0" y="{y + 15}">{escape(short(one["bookie_id"]))}</text>'
             f'<rect class="atrisk" x="{LABEL_WIDTH}" y="{y + 4}" width="{stored:.1f}" height="14"/>'
             f'<rect class="block" x="{LABEL_WIDTH}" y="{y + 4}" width="{synced:.1f}" height="14"/>'
             f'<line class="mark" x1="{lac:.1f}" x2="{lac:.1f}" y1="{y + 1}" y2="{y + 21}"/>'
@@ -158,7 +106,7 @@ def gap(rows: Sequence[Any]) -> Markup:
             f"{max(0, one['last_entry_id'] - one['last_add_synced']):,} at risk</text>"
         )
     text = f"entries that {len(known)} bookies hold, and how many of them are synced"
-    return _svg(WIDTH, max(1, len(known)) * ROW_HEIGHT, text, "".join(parts), "wide")
+    return svg(WIDTH, max(1, len(known)) * ROW_HEIGHT, text, "".join(parts), "wide")
 
 
 def gap_lines(gaps: Sequence[Any], height: int = 140) -> Markup:
@@ -168,7 +116,7 @@ def gap_lines(gaps: Sequence[Any], height: int = 140) -> Markup:
     the last of the lines is what a loss of power takes.
     """
     if not gaps:
-        return _svg(WIDTH, 2, "no gap is known", "", "wide")
+        return svg(WIDTH, 2, "no gap is known", "", "wide")
     low = min(one["synced"] for one in gaps)
     span = max(1, max(one["stored"] for one in gaps) - low)
     start_ms, time_ms = gaps[0]["at_ms"], max(1, gaps[-1]["at_ms"] - gaps[0]["at_ms"])
@@ -187,7 +135,7 @@ def gap_lines(gaps: Sequence[Any], height: int = 140) -> Markup:
     parts.append(f'<text class="tick" x="0" y="14">{low + span:,}</text>')
     parts.append(f'<text class="tick" x="0" y="{height - 4}">{low:,}</text>')
     risk = gaps[-1]["stored"] - gaps[-1]["synced"]
-    return _svg(WIDTH, height, f"entries at risk over time, now {risk:,}", "".join(parts), "wide")
+    return svg(WIDTH, height, f"entries at risk over time, now {risk:,}", "".join(parts), "wide")
 
 
 def area(values: Sequence[float], text: str, height: int = 120) -> Markup:
@@ -205,14 +153,14 @@ def area(values: Sequence[float], text: str, height: int = 120) -> Markup:
         f'<text class="tick" x="0" y="14">{top:,.0f}</text>'
         f'<text class="tick" x="0" y="{height - 4}">0</text>'
     )
-    return _svg(WIDTH, height, text, body, "wide")
+    return svg(WIDTH, height, text, body, "wide")
 
 
 def heat_map(columns: Sequence[Sequence[int]], labels: Sequence[str], text: str) -> Markup:
     """Return latencies over time: a column for each time, a row for each bucket, slow on top."""
     used = [n for n in range(len(labels)) if any(n < len(c) and c[n] for c in columns)]
     if not used:
-        return _svg(WIDTH, 2, f"no {text}", "", "wide")
+        return svg(WIDTH, 2, f"no {text}", "", "wide")
     first, last = used[0], used[-1]
     top = max((count for one in columns for count in one), default=0) or 1
     width = (WIDTH - 70) / max(24, len(columns))
@@ -229,7 +177,7 @@ def heat_map(columns: Sequence[Sequence[int]], labels: Sequence[str], text: str)
                     f'width="{width:.2f}" height="11" fill-opacity="{opacity:.2f}">'
                     f"<title>{counts[bucket]:,} up to {escape(labels[bucket])}</title></rect>"
                 )
-    return _svg(WIDTH, (last - first + 1) * 12 + 2, text, "".join(parts), "wide")
+    return svg(WIDTH, (last - first + 1) * 12 + 2, text, "".join(parts), "wide")
 
 
 def timeline(events: Sequence[Any], start_ms: int, end_ms: int) -> Markup:
@@ -240,7 +188,7 @@ def timeline(events: Sequence[Any], start_ms: int, end_ms: int) -> Markup:
     for number, lane in enumerate(lanes):
         y = number * ROW_HEIGHT + 11
         parts.append(
-            f'<text class="label" x="0" y="{y + 4}">{escape(_short(lane))}</text>'
+            f'<text class="label" x="0" y="{y + 4}">{escape(short(lane))}</text>'
             f'<line class="lane" x1="{LABEL_WIDTH}" x2="{WIDTH}" y1="{y}" y2="{y}"/>'
         )
         for one in events:
@@ -252,26 +200,7 @@ def timeline(events: Sequence[Any], start_ms: int, end_ms: int) -> Markup:
                     f"<title>{escape(one['kind'])}: {escape(one['text'])}</title></circle>"
                 )
     text = f"{len(events)} events on {len(lanes)} lanes"
-    return _svg(WIDTH, max(1, len(lanes)) * ROW_HEIGHT, text, "".join(parts), "wide")
-
-
-def _last_entry_id(fragments: Sequence[Any], bookies: Sequence[Any]) -> int:
-    """Return the last entry id of a ledger; of an open one, as far as bookies hold it."""
-    if not fragments:
-        return -1
-    end: int | None = fragments[-1]["last_entry_id"]
-    if end is not None:
-        return end
-    return max(
-        (one["last_entry_id"] for one in bookies if one["last_entry_id"] is not None), default=-1
-    )
-
-
-def _svg(width: float, height: float, text: str, body: str, kind: str) -> Markup:
-    return Markup(  # noqa: S704 - each text in it is escaped
-        f'<svg class="{kind}" role="img" aria-label="{escape(text)}" '
-        f'viewBox="0 0 {width:g} {height:g}">{body}</svg>'
-    )
+    return svg(WIDTH, max(1, len(lanes)) * ROW_HEIGHT, text, "".join(parts), "wide")
 
 
 def _points(values: Sequence[float], width: float, height: float) -> str:
@@ -292,7 +221,3 @@ def _gauge(x: float, y: float, width: float, share: float | None, limit: float =
         f'<rect class="track" x="{x}" y="{y}" width="{width:g}" height="5" rx="2"/>'
         f'<rect class="{kind}" x="{x}" y="{y}" width="{filled:.1f}" height="5" rx="2"/>'
     )
-
-
-def _short(name: str, size: float = 20) -> str:
-    return name if len(name) <= size else f"{name[: int(size) - 1]}…"

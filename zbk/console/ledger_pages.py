@@ -1,13 +1,13 @@
-"""The pages about ledgers: a list read by ranges, one ledger with its bookies, durability.
+"""The pages about ledgers: a list read by ranges, one ledger with its bookies.
 
 A page of the list reads at most ``LOOK_COUNT_MAX`` ledgers, whatever the filter: where few pass it,
 the page is short and names the id to continue at.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -15,6 +15,7 @@ from zbk.client.cluster.ledger_calls import info_request
 from zbk.client.cluster.requests import ReplyBox, answer_of
 from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.console.history import Gap
+from zbk.console.ledger_copies import WINDOW_COUNT, copies_at, marks_of, missing_at, window_at
 from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError, ZbkError
 from zbk.metadata.paths import is_ledger_id
 from zbk.protocol.entry.words import LedgerType
@@ -28,14 +29,14 @@ LOOK_COUNT_MAX: Final = 200
 BOOKIE_COUNT_MAX: Final = 64
 """Bookies of a ledger that are asked: those of its last fragments."""
 
-DURABLE_LOOK_COUNT: Final = 40
-"""The newest ledgers, among which the page of durability looks for open VD ledgers."""
+Asked: TypeAlias = tuple[int, str]
+"""A ledger id, and the bookie that is asked about the ledger."""
 
 STATES: Final = ("OPEN", "IN_RECOVERY", "CLOSED")
 TYPES: Final = ("PD_JOURNAL", "VD_JOURNAL")
 
 
-def ledger_id_in(text: str, default: int | None = None) -> int:
+def ledger_id_in(text: str, default: int | None = None, name: str = "ledger id") -> int:
     """Return the ledger id in a text.
 
     Raises:
@@ -45,7 +46,7 @@ def ledger_id_in(text: str, default: int | None = None) -> int:
         return default
     if text.isascii() and text.isdecimal() and len(text) < 20 and is_ledger_id(int(text)):
         return int(text)
-    raise InvalidOptionError("ledger id", text[:40], "give a number from 0")
+    raise InvalidOptionError(name, text[:40], "give a number from 0")
 
 
 def ledger_list(collector: Collector, query: Mapping[str, str]) -> dict[str, Any]:
@@ -92,12 +93,17 @@ def ledger_list(collector: Collector, query: Mapping[str, str]) -> dict[str, Any
     }
 
 
-def ledger_page(collector: Collector, ledger_id: int) -> dict[str, Any]:
+def ledger_page(collector: Collector, query: Mapping[str, str]) -> dict[str, Any]:
     """Return one ledger: metadata, fragments, and what each bookie says of it.
 
+    With ``at`` the copies of a few entries from there on are part of it.
+
     Raises:
+        InvalidOptionError: the ledger or the entry is no id.
         NoSuchLedgerError: there is none.
     """
+    ledger_id = ledger_id_in(query["ledger_id"])
+    at = ledger_id_in(query["at"], name="entry id") if query.get("at") else None
     with within(TIMEOUT_S):
         connection = collector.connection()
         found, _version = connection.ledgers.read(ledger_id)
@@ -113,10 +119,21 @@ def ledger_page(collector: Collector, ledger_id: int) -> dict[str, Any]:
         for one in found.fragments
     ]
     named = dict.fromkeys(name for one in reversed(found.fragments) for name in one.bookies)
-    bookies = bookie_rows(collector, found, sorted(list(named)[:BOOKIE_COUNT_MAX]), registered)
+    names = sorted(list(named)[:BOOKIE_COUNT_MAX])
+    answers = ledger_infos(collector, [(ledger_id, one) for one in names if one in registered])
     repair = task[0] if task is not None else shelved
-    gap = gap_of(found, bookies)
+    bookies = []
+    for name in names:
+        answer = answers.get((ledger_id, name))
+        row = bookie_row(name, answer, found, is_registered=name in registered)
+        info = answer if isinstance(answer, LedgerInfo) else None
+        reported = repair.ranges.get(name, ()) if repair is not None else ()
+        missing, unknown_from = missing_at(found, name, info, reported)
+        bookies.append(row | {"missing": missing, "unknown_from": unknown_from})
+    marks = marks_of(found, bookies)
+    gap = gap_of(marks)
     gaps = collector.gaps.add(ledger_id, gap) if gap is not None else []
+    end_id = max([one["last_entry_id"] or 0 for one in bookies] + [found.last_entry_id or 0])
     return {
         "title": f"Ledger {ledger_id}",
         "cli": f"zbk ledger show {ledger_id}",
@@ -128,7 +145,14 @@ def ledger_page(collector: Collector, ledger_id: int) -> dict[str, Any]:
             for name, value in list(found.custom_metadata.items())[:50]
         },
         "fragments": fragments,
+        "is_striped": found.quorum.is_striped,
         "bookies": bookies,
+        "marks": marks,
+        "at_risk_count": None if gap is None else max(0, gap.stored - gap.synced),
+        "at": at,
+        "window_count": WINDOW_COUNT,
+        "end_id": end_id,
+        "window": None if at is None else _window(collector, found, names, registered, at, end_id),
         "gaps": [msgspec.to_builtins(one) for one in gaps],
         "repair": None
         if repair is None
@@ -140,46 +164,32 @@ def ledger_page(collector: Collector, ledger_id: int) -> dict[str, Any]:
     }
 
 
-def gap_of(found: LedgerMetadata, bookies: list[dict[str, Any]]) -> Gap | None:
-    """Return how far an open VD ledger is synced; ``None`` for others, or without answers.
-
-    An entry is synced once an ack quorum of the last fragment has it on stable storage.
-    """
-    last = set(found.last_fragment.bookies)
-    rows = [
-        one for one in bookies if one["bookie_id"] in last and one["last_add_synced"] is not None
-    ]
-    if found.is_closed or len(rows) < found.ack_quorum_size:
+def gap_of(marks: Mapping[str, int]) -> Gap | None:
+    """Return how far an open VD ledger is synced; ``None`` for others, or without answers."""
+    if "LAS" not in marks:
         return None
-    synced = sorted((one["last_add_synced"] for one in rows), reverse=True)
-    return Gap(
-        at_ms=wall_ms(),
-        synced=synced[found.ack_quorum_size - 1],
-        confirmed=max(one["lac"] for one in rows),
-        stored=max(one["last_entry_id"] for one in rows),
-    )
+    return Gap(at_ms=wall_ms(), synced=marks["LAS"], confirmed=marks["LAC"], stored=marks["LAP"])
 
 
-def bookie_rows(
-    collector: Collector, found: LedgerMetadata, bookie_ids: list[str], registered: frozenset[str]
-) -> list[dict[str, Any]]:
-    """Return, for each bookie, what it holds of a ledger. All are asked at once."""
+def ledger_infos(
+    collector: Collector, asked: Sequence[Asked], first_entry_id: int = 0
+) -> dict[Asked, LedgerInfo | ZbkError]:
+    """Return the answers of bookies about ledgers; none of a silent one. All are asked at once.
+
+    A bookie answers after an fsync of the ledger, with what it held before.
+    """
     requests, box = collector.connection().requests, ReplyBox()
-    asked = [one for one in bookie_ids if one in registered]
-    for bookie_id in asked:
-        request, frames = info_request(found.ledger_id)
-        requests.send(bookie_id, request, frames, box, bookie_id)
+    for one in asked:
+        request, frames = info_request(one[0], first_entry_id)
+        requests.send(one[1], request, frames, box, one)
     deadline_s = monotonic_s() + TIMEOUT_S
-    answers: dict[str, LedgerInfo | ZbkError] = {}
+    answers: dict[Asked, LedgerInfo | ZbkError] = {}
     while len(answers) < len(asked):
         reply = box.next(max(0.0, deadline_s - monotonic_s()))
         if reply is None:
             break
-        answers[reply.bookie_id] = answer_of(reply, LedgerInfo)
-    return [
-        bookie_row(one, answers.get(one), found, is_registered=one in registered)
-        for one in bookie_ids
-    ]
+        answers[cast("Asked", reply.key)] = answer_of(reply, LedgerInfo)
+    return answers
 
 
 def bookie_row(
@@ -212,49 +222,6 @@ def bookie_row(
     }
 
 
-def durability_page(collector: Collector) -> dict[str, Any]:
-    """Return the VD ledgers among the newest open ones, with what a loss of power takes now."""
-    rows = []
-    with within(TIMEOUT_S):
-        connection = collector.connection()
-        next_id = connection.ledgers.next_ledger_id()
-        registered = connection.registered()
-        for ledger_id in range(next_id - 1, max(-1, next_id - 1 - DURABLE_LOOK_COUNT), -1):
-            try:
-                found, _version = connection.ledgers.read(ledger_id)
-            except (NoSuchLedgerError, DamageError):
-                continue
-            if found.is_closed or found.ledger_type is not LedgerType.VD_JOURNAL:
-                continue
-            bookies = bookie_rows(collector, found, sorted(found.last_fragment.bookies), registered)
-            gaps = [one["at_risk_count"] for one in bookies if one["at_risk_count"] is not None]
-            rows.append(
-                {
-                    "ledger_id": ledger_id,
-                    "created_ms": found.created_ms,
-                    "bookies": bookies,
-                    "at_risk_count": max(gaps, default=0),
-                }
-            )
-    facts = collector.facts
-    journals = [
-        {
-            "bookie_id": one.bookie_id,
-            "unsynced_size": one.scraped.unsynced_size,
-            "unsynced_age_s": one.scraped.unsynced_age_s,
-        }
-        for one in (facts.bookies if facts else ())
-        if one.scraped is not None
-    ]
-    return {
-        "title": "Durability",
-        "cli": "zbk ledger ls --type vd --state open",
-        "ledgers": sorted(rows, key=lambda one: -one["at_risk_count"]),
-        "look_count": DURABLE_LOOK_COUNT,
-        "journals": sorted(journals, key=lambda one: -float(str(one["unsynced_size"])))[:20],
-    }
-
-
 # ------------------------------------------------------------------ private
 
 
@@ -262,6 +229,29 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     if value in ("", *known):
         return value
     raise InvalidOptionError(name, value[:40], f"give one of {', '.join(known)}")
+
+
+def _window(
+    collector: Collector,
+    found: LedgerMetadata,
+    names: Sequence[str],
+    registered: frozenset[str],
+    at: int,
+    end_id: int,
+) -> dict[str, Any]:
+    """Return each copy of a few entries: the bookies are asked once more, from there on."""
+    window = window_at(found, at, end_id)
+    ensembles = [found.fragment_of(one)[0].bookies for one in range(window[0], window[1] + 1)]
+    due = [one for one in names if any(one in of for of in ensembles)]
+    asked = [(found.ledger_id, one) for one in due if one in registered]
+    answers = ledger_infos(collector, asked, window[0])
+    rows = []
+    for name in due:
+        answer = answers.get((found.ledger_id, name))
+        info = answer if isinstance(answer, LedgerInfo) else None
+        copies = copies_at(found, name, info, window, is_registered=name in registered)
+        rows.append({"bookie_id": name, "copies": copies})
+    return {"first_entry_id": window[0], "last_entry_id": window[1], "rows": rows}
 
 
 def _list_command(state: str, ledger_type: str, custom: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -22,6 +23,13 @@ from zbk.metadata.records.underreplication import UnderreplicationStore
 
 BOOKIE_COUNT = 2_000
 LEDGER_COUNT = 1_000_000
+
+
+def drawn(figure: object, kind: str) -> list[ET.Element]:
+    """Return the elements of a figure whose class begins with a text."""
+    root = ET.fromstring(str(figure))  # noqa: S314 - our own
+    assert root.get("aria-label")
+    return [one for one in root.iter() if (one.get("class") or "").startswith(kind)]
 
 
 class StillCollector(Collector):

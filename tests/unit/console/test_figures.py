@@ -1,55 +1,11 @@
 """Figures are well-formed, escape what they show, and draw what the data say."""
 
-from itertools import pairwise
 from xml.etree import ElementTree as ET
 
-from zbk.console import figures
+from tests.unit.console.conftest import drawn
+from zbk.console import figures, svg
 
 NAME = '<b>&"'
-FRAGMENTS = [
-    {"first_entry_id": 0, "last_entry_id": 99, "bookies": ["a", "b"]},
-    {"first_entry_id": 100, "last_entry_id": None, "bookies": ["a", NAME]},
-]
-BOOKIES = [
-    {"bookie_id": "a", "is_registered": True, "last_entry_id": 1_299},
-    {"bookie_id": "b", "is_registered": False, "last_entry_id": None},
-    {"bookie_id": NAME, "is_registered": True, "last_entry_id": 1_250},
-]
-
-
-def drawn(figure: object, kind: str) -> list[ET.Element]:
-    root = ET.fromstring(str(figure))  # noqa: S314 - our own
-    assert root.get("aria-label")
-    return [one for one in root.iter() if (one.get("class") or "").startswith(kind)]
-
-
-def test_a_map_has_a_block_for_each_bookie_of_each_fragment() -> None:
-    blocks = drawn(figures.fragment_map(FRAGMENTS, BOOKIES), "block")
-    assert len(blocks) == 4
-    assert [one.get("class") for one in blocks].count("block lost") == 1
-    xs = [float(one.get("x") or 0) for one in blocks]
-    assert xs[0] == xs[2]  # the same fragment, on two bookies
-    assert xs[1] == xs[3] > xs[0]
-
-
-def test_the_axis_of_a_map_names_the_last_entry() -> None:
-    def ticks(*fragments: object) -> list[str | None]:
-        return [one.text for one in drawn(figures.fragment_map(fragments, BOOKIES), "tick")]
-
-    assert ticks(*FRAGMENTS) == ["1,299", "0", "100"]
-    closed = {"first_entry_id": 0, "last_entry_id": 12_345, "bookies": ["a"]}
-    assert ticks(closed) == ["12,345", "0"]
-    empty = {"first_entry_id": 0, "last_entry_id": -1, "bookies": ["a"]}
-    assert ticks(empty) == ["0"]
-    short = {"first_entry_id": 12_340, "last_entry_id": 12_345, "bookies": ["b"]}
-    ends = drawn(figures.fragment_map([closed, short, short, short], BOOKIES), "tick")
-    xs = sorted(float(one.get("x") or 0) for one in ends)
-    assert all(b - a > 64 for a, b in pairwise(xs))  # none covers another
-
-
-def test_a_map_of_many_fragments_is_bounded() -> None:
-    many = [{"first_entry_id": n, "last_entry_id": n, "bookies": ["a"]} for n in range(10_000)]
-    assert len(drawn(figures.fragment_map(many, BOOKIES), "block")) == figures.BLOCK_COUNT_MAX
 
 
 def test_the_gap_is_what_is_stored_and_not_synced() -> None:
@@ -98,7 +54,7 @@ def test_the_cells_of_a_large_fleet_are_small() -> None:
 def test_the_line_of_the_gap_is_within_the_figure() -> None:
     row = {"bookie_id": "a", "last_add_synced": 49, "lac": 199, "last_entry_id": 99}
     (line,) = drawn(figures.gap([row]), "mark")
-    assert float(line.get("x1") or 0) <= figures.WIDTH - 90
+    assert float(line.get("x1") or 0) <= svg.WIDTH - 90
 
 
 def test_the_gap_over_time_has_three_lines_and_names_the_entries_at_risk() -> None:
@@ -125,7 +81,7 @@ def test_a_timeline_has_a_mark_for_each_event() -> None:
 
 def test_figures_without_data_are_empty() -> None:
     for figure in (
-        figures.fleet([]), figures.fragment_map([], []), figures.gap([]), figures.gap_lines([]),
+        figures.fleet([]), figures.gap([]), figures.gap_lines([]),
         figures.heat_map([], [], "t"),
         figures.timeline([], 0, 0), figures.area([], "t"), figures.spark([]), figures.bar(9, "t"),
     ):  # fmt: skip

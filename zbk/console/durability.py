@@ -1,0 +1,98 @@
+"""The page about durability: open VD ledgers with what a loss of power takes now, part by part.
+
+A part looks at ``LOOK_COUNT`` ledger ids, the newest first, and names the id where the next part
+begins. So its cost does not depend on the number of ledgers, and every ledger can be reached. All
+bookies of all ledgers of a part are asked at once.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from zbk.console.collector import TIMEOUT_S, Collector
+from zbk.console.ledger_pages import Asked, bookie_row, ledger_id_in, ledger_infos
+from zbk.errors import DamageError, NoSuchLedgerError, ZbkError
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.system.deadline import within
+from zbk.wire.messages import LedgerInfo
+
+LOOK_COUNT: Final = 40
+JOURNAL_COUNT_MAX: Final = 20
+
+
+def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the open VD ledgers of a part, those with most entries at risk first.
+
+    Raises:
+        InvalidOptionError: ``before`` is no ledger id.
+    """
+    with within(TIMEOUT_S):
+        connection = collector.connection()
+        end = connection.ledgers.next_ledger_id()
+        before = min(end, ledger_id_in(query.get("before", ""), end))
+        registered = connection.registered()
+        first = max(0, before - LOOK_COUNT)
+        found = []
+        for ledger_id in range(before - 1, first - 1, -1):
+            try:
+                ledger, _version = connection.ledgers.read(ledger_id)
+            except (NoSuchLedgerError, DamageError):
+                continue
+            if not ledger.is_closed and ledger.ledger_type is LedgerType.VD_JOURNAL:
+                found.append(ledger)
+        rows = _rows(collector, found, registered)
+    facts = collector.facts
+    journals = [
+        {
+            "bookie_id": one.bookie_id,
+            "unsynced_size": one.scraped.unsynced_size,
+            "unsynced_age_s": one.scraped.unsynced_age_s,
+        }
+        for one in (facts.bookies if facts else ())
+        if one.scraped is not None
+    ]
+    return {
+        "title": "Durability",
+        "cli": "zbk ledger ls --type vd --state open",
+        "ledgers": sorted(rows, key=lambda one: (-one["at_risk_count"], -one["ledger_id"])),
+        "first_id": first,
+        "before_id": before,
+        "next_before": first or None,
+        "is_newest": before == end,
+        "journals": sorted(journals, key=lambda one: -float(str(one["unsynced_size"])))[
+            :JOURNAL_COUNT_MAX
+        ],
+    }
+
+
+def _rows(
+    collector: Collector, ledgers: list[LedgerMetadata], registered: frozenset[str]
+) -> list[dict[str, Any]]:
+    asked = [
+        (ledger.ledger_id, bookie_id)
+        for ledger in ledgers
+        for bookie_id in ledger.last_fragment.bookies
+        if bookie_id in registered
+    ]
+    answers = ledger_infos(collector, asked)
+    return [_row(ledger, answers, registered) for ledger in ledgers]
+
+
+def _row(
+    ledger: LedgerMetadata,
+    answers: Mapping[Asked, LedgerInfo | ZbkError],
+    registered: frozenset[str],
+) -> dict[str, Any]:
+    bookies = [
+        bookie_row(
+            one, answers.get((ledger.ledger_id, one)), ledger, is_registered=one in registered
+        )
+        for one in sorted(ledger.last_fragment.bookies)
+    ]
+    gaps = [one["at_risk_count"] for one in bookies if one["at_risk_count"] is not None]
+    return {
+        "ledger_id": ledger.ledger_id,
+        "created_ms": ledger.created_ms,
+        "bookies": bookies,
+        "at_risk_count": max(gaps, default=0),
+    }

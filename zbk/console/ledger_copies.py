@@ -1,0 +1,115 @@
+"""The copies of a ledger, as its bookies name them: what they lack, and what is not known. Pure.
+
+A bookie answers with the first ranges of its index. They are compared with the metadata: an entry
+that is due and in no range is missing. Only fragments whose end is known can lack entries; in the
+open one an entry may be on its way.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from zbk.protocol.entry.spans import Span, covering
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.holdings import HoldingsComparison
+from zbk.protocol.repair.underreplicated import RANGES_COUNT_MAX
+from zbk.wire.messages import LedgerInfo
+
+WINDOW_COUNT: Final = 48
+"""Entries that the map of single entries shows."""
+
+
+def missing_at(
+    found: LedgerMetadata,
+    bookie_id: str,
+    info: LedgerInfo | None,
+    reported: Sequence[Span] = (),
+) -> tuple[list[Span], int | None]:
+    """Return the spans that a bookie lacks, and from which id on that is not known.
+
+    ``info`` is its answer from entry 0 on, ``reported`` what the task of the ledger says. ``None``
+    for the id: all of it is known. A bookie in limbo may hold what it does not name.
+    """
+    if info is None:
+        return list(reported), 0
+    comparison = HoldingsComparison(found, bookie_id)
+    first, next_id = comparison.next_entry_id, info.next_entry_id
+    if first is None:
+        return list(reported), None
+    if next_id is not None and next_id <= first:
+        return list(reported), next_id
+    comparison.add(info.ranges, next_id)
+    missing = comparison.missing
+    if missing and info.is_in_limbo:
+        return list(reported), missing[0][0]
+    both = covering([*missing, *reported], RANGES_COUNT_MAX)
+    return list(both), comparison.next_entry_id
+
+
+def window_at(found: LedgerMetadata, at: int, end_id: int) -> Span:
+    """Return the span of entries to show from ``at`` on; the last ones if it lies beyond."""
+    first = max(0, min(at, end_id - WINDOW_COUNT + 1))
+    last = min(end_id, first + WINDOW_COUNT - 1)
+    return first, last if found.last_entry_id is None else min(last, found.last_entry_id)
+
+
+def copies_at(
+    found: LedgerMetadata,
+    bookie_id: str,
+    info: LedgerInfo | None,
+    window: Span,
+    *,
+    is_registered: bool,
+) -> list[str]:
+    """Return the state of a bookie's copy of each entry of a window; "": no copy is due.
+
+    ``info`` is its answer from the first entry of the window on.
+    """
+    is_vd = found.ledger_type is LedgerType.VD_JOURNAL and not found.is_closed
+    states = []
+    for entry_id in range(window[0], window[1] + 1):
+        fragment, end = found.fragment_of(entry_id)
+        slot = fragment.bookies.index(bookie_id) if bookie_id in fragment.bookies else -1
+        if slot < 0 or not found.quorum.holds(slot, entry_id):
+            states.append("")
+        elif not is_registered:
+            states.append("on a lost bookie")
+        elif info is None:
+            states.append("unknown")
+        else:
+            states.append(_copy(info, entry_id, is_due=end is not None, is_vd=is_vd))
+    return states
+
+
+def marks_of(found: LedgerMetadata, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the LAC, the LAS and the LAP of an open ledger, as its last ensemble knows them.
+
+    An entry is synced once an ack quorum has it on stable storage. Only VD ledgers have a LAS, and
+    only if an ack quorum answered; a closed ledger has no marks.
+    """
+    last = set(found.last_fragment.bookies)
+    known = [one for one in rows if one["bookie_id"] in last and one["lac"] is not None]
+    if found.is_closed or not known:
+        return {}
+    marks = {
+        "LAC": max(one["lac"] for one in known),
+        "LAP": max(one["last_entry_id"] for one in known),
+    }
+    synced = sorted(
+        (one["last_add_synced"] for one in known if one["last_add_synced"] is not None),
+        reverse=True,
+    )
+    if len(synced) >= found.ack_quorum_size:
+        marks["LAS"] = synced[found.ack_quorum_size - 1]
+    return marks
+
+
+# ------------------------------------------------------------------ private
+
+
+def _copy(info: LedgerInfo, entry_id: int, *, is_due: bool, is_vd: bool) -> str:
+    if any(first <= entry_id <= last for first, last in info.ranges):
+        return "not synced" if is_vd and entry_id > info.last_add_synced else "stored"
+    if info.is_in_limbo or (info.next_entry_id is not None and entry_id >= info.next_entry_id):
+        return "unknown"
+    return "missing" if is_due else "not yet there"
