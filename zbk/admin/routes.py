@@ -91,7 +91,7 @@ class _Api:
 
     async def describe(self, request: Request) -> Response:
         refused = self._refused(request)
-        return refused or JSONResponse(document())
+        return refused or _Json(document())
 
     async def answer(self, operation: Operation, request: Request) -> Response:
         refused = self._refused(request)
@@ -115,7 +115,7 @@ class _Api:
                 "%s %s was done", operation.method, operation.path,
                 extra={"event": "admin.action", "operation": operation.name, "given": arguments},
             )  # fmt: skip
-        return JSONResponse(found)
+        return _Json(found)
 
     def _refused(self, request: Request) -> Response | None:
         refusal = self._access.refusal(request.headers.get("authorization", ""))
@@ -140,9 +140,16 @@ class _Endpoint:
         await response(scope, receive, send)
 
 
+class _Json(JSONResponse):
+    """JSON in ASCII: a text of a request may have halves of characters, which UTF-8 cannot show."""
+
+    def render(self, content: object) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
 def failure(status: int, text: str, code: int = 0) -> Response:
     """Return the answer for an error."""
-    return JSONResponse({"code": code, "error": text}, status)
+    return _Json({"code": code, "error": text}, status)
 
 
 async def _given(operation: Operation, request: Request) -> dict[str, object]:

@@ -267,6 +267,16 @@ def test_a_wrong_body_is_an_error(api: Api, body: bytes) -> None:
     assert ask(api.url + path, "PUT", body=body).status == 400
 
 
+@pytest.mark.parametrize("name", ["\\ud800", "\\u0000", "a" * 5_000])
+def test_the_name_of_an_unknown_parameter_is_shown_however_it_is_spelled(
+    api: Api, name: str
+) -> None:
+    path = "/api/v1/autorecovery/lost_bookie_recovery_delay"
+    answer = ask(api.url + path, "PUT", body=b'{"%s": 1}' % name.encode())
+    assert answer.status == 400
+    assert "is no parameter" in json.loads(answer.body)["error"]
+
+
 def test_an_action_takes_its_parameters_in_the_body_too(api: Api) -> None:
     path = "/api/v1/autorecovery/lost_bookie_recovery_delay"
     assert api.get(path) == {"delay_seconds": None}
