@@ -21,7 +21,7 @@ from zbk.admin.routes import admin_routes
 from zbk.cluster.local import LocalCluster
 from zbk.config import BookieConfig
 from zbk.http import serve
-from zbk.protocol.dataset.manifest import DataLedger
+from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
 
 
 class Api:
@@ -149,9 +149,10 @@ def test_a_data_set_is_shown_collected_and_dropped(api: Api) -> None:
     ticket = data_sets.begin("events", who="a test")
     with data_sets.create_ledger(ticket, partition=0, attempt=0) as ledger:
         ledger.append(b"schema")
+    stats = ColumnStats(null_count=1, low=float("-inf"), high=b"a")
     data = DataLedger(
         ledger_id=ledger.ledger_id, entry_count=1, row_count=0, size=6, load_id=ticket.load_id,
-        partition=0, attempt=0,
+        partition=0, attempt=0, columns={"x": stats},
     )  # fmt: skip
     data_sets.commit(ticket, SCHEMA, [data])
     left = data_sets.begin("events")
@@ -165,6 +166,8 @@ def test_a_data_set_is_shown_collected_and_dropped(api: Api) -> None:
     assert ask(api.url + path).status == 403
     version = api.ask("GET", path, "pass-of-data")
     assert [one["ledger_id"] for one in version["ledgers"]] == [ledger.ledger_id]
+    bounds = {"null_count": 1, "low": "-inf", "high": "YQ=="}
+    assert version["ledgers"][0]["columns"] == {"x": bounds}
     assert version["schema"] == SCHEMA.decode()
     aborted = api.ask(
         "PUT", "/api/v1/zbk/dataset/abort", dataset="events", load_id=left.load_id,

@@ -13,6 +13,7 @@ from zbk.metadata.records.election import read_auditor
 from zbk.wire.messages import CollectGarbage, GarbageStatus
 
 if TYPE_CHECKING:
+    from zbk.client.operations.garbage_collection import CompactionName
     from zbk.wire.messages import BookieInfo
 
 
@@ -140,7 +141,10 @@ def gc_running(cluster: Cluster, given: Arguments) -> dict[str, str]:
 def collect_garbage(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Make a bookie drop deleted ledgers, and return what it did."""
     bookie_id = _bookie_id(cluster, given)
-    done = cluster.client.collect_garbage(bookie_id, compaction=given["compaction"], timeout=60.0)
+    compaction: CompactionName = given["compaction"]
+    if not compaction:
+        compaction = "major" if given["forceMajor"] else "minor" if given["forceMinor"] else ""
+    done = cluster.client.collect_garbage(bookie_id, compaction=compaction, timeout=60.0)
     return _without_id(msgspec.structs.asdict(done))
 
 

@@ -1,6 +1,7 @@
 """Operations on data sets."""
 
 import threading
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from zbk.errors import DataSetConflictError
 if TYPE_CHECKING:
     from zbk.client.dataset.datasets import DataSets
     from zbk.protocol.dataset.dataset import Load, Version
+    from zbk.protocol.dataset.manifest import DataLedger
 
 LEDGER_COUNT_MAX: Final = 10_000
 """Ledgers of a version in an answer."""
@@ -43,7 +45,7 @@ def show_version(cluster: Cluster, given: Arguments) -> dict[str, Any]:
         "dataset": found.name,
         **_version(found.version),
         "schema": found.schema.decode("utf-8", "replace"),
-        "ledgers": msgspec.to_builtins(found.ledgers[:LEDGER_COUNT_MAX]),
+        "ledgers": [_ledger(one) for one in found.ledgers[:LEDGER_COUNT_MAX]],
     }
 
 
@@ -104,6 +106,16 @@ def _version(found: "Version") -> dict[str, Any]:
     """Return a version; never what checks the password."""
     shown: dict[str, Any] = msgspec.to_builtins(found)
     del shown["password_check"]
+    return shown
+
+
+def _ledger(found: "DataLedger") -> dict[str, Any]:
+    """Return a ledger of a version; bounds that JSON has no number for are texts, such as "inf"."""
+    shown: dict[str, Any] = msgspec.to_builtins(found)
+    for column in shown["columns"].values():
+        for end in ("low", "high"):
+            if isinstance(column[end], float) and not isfinite(column[end]):
+                column[end] = str(column[end])
     return shown
 
 

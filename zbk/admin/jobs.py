@@ -131,10 +131,7 @@ class Jobs:
             job = self._known.get(job_id)
             if job is None:
                 raise InvalidOptionError("job_id", job_id, "no such job is known")
-            if job.state == "running":
-                self._works[job_id][1].set()
-            elif job.state == "waiting":
-                self._end(job, "stopped")
+            self._stop(job)
             return job
 
     def close(self) -> None:
@@ -142,9 +139,8 @@ class Jobs:
         with self._lock:
             self._is_closed = True
             thread = self._thread
-            unended = list(self._works)
-        for job_id in unended:
-            self.stop(job_id)
+            for job_id in list(self._works):
+                self._stop(self._known[job_id])
         if thread is not None:
             thread.join(CLOSE_TIMEOUT_S)
 
@@ -178,6 +174,12 @@ class Jobs:
                 return job, work, is_stopped
             self._thread = None
             return None
+
+    def _stop(self, job: Job) -> None:
+        if job.state == "running":
+            self._works[job.job_id][1].set()
+        elif job.state == "waiting":
+            self._end(job, "stopped")
 
     def _end(self, job: Job, state: JobState, error: str = "") -> None:
         job.state, job.error, job.ended_ms = state, error, wall_ms()

@@ -30,10 +30,12 @@ def document() -> dict[str, Any]:
 
 
 def _operation(one: Operation) -> dict[str, Any]:
+    body = {"requestBody": _body(one)} if one.is_action and one.parameters else {}
     return {
         "operationId": one.name,
         "summary": one.summary,
         "parameters": [_parameter(parameter) for parameter in one.parameters],
+        **body,
         "responses": {
             "200": {"description": "Done.", "content": _json(dict(one.answer))},
             "default": {"description": "An error of zbk.", "content": _json(ERROR)},
@@ -52,6 +54,16 @@ def _parameter(one: Parameter) -> dict[str, Any]:
         "schema": one.schema(),
     }
     return made | {"explode": False} if one.kind == "list" else made
+
+
+def _body(one: Operation) -> dict[str, Any]:
+    """Return the body that may have the parameters instead of the query."""
+    properties = {
+        parameter.name: parameter.schema() | {"description": parameter.help}
+        for parameter in one.parameters
+    }
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {"required": False, "content": _json(schema)}
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:

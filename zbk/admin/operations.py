@@ -330,6 +330,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(
                 "compaction", "string", "Kind of compaction.", "", choices=("", "minor", "major")
             ),
+            Parameter("forceMajor", "boolean", "As compaction=major.", default=False),
+            Parameter("forceMinor", "boolean", "As compaction=minor.", default=False),
         ),
     ),
     Operation(

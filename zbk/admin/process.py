@@ -10,7 +10,6 @@ from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
 from zbk.errors import DamageError
-from zbk.metadata.dumps.store_check import problems_in
 from zbk.version import __version__
 
 SURVEY_TIMEOUT_S: Final = 5.0
@@ -32,6 +31,7 @@ def cluster_status(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
 
 def check_metadata(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
     """Begin to check all records of the metadata; return the job."""
+    from zbk.metadata.dumps.store_check import problems_in  # noqa: PLC0415 - seldom used
 
     def work(progress: JobProgress, _is_stopped: threading.Event) -> None:
         for one in problems_in(cluster.store):

@@ -403,6 +403,36 @@ def test_a_round_of_garbage_collection_is_seen(api: Api) -> None:
     assert api.get(path) == {"is_in_force_gc": "true"}
 
 
+@pytest.mark.parametrize(
+    ("given", "log_count"),
+    [
+        ({}, 0),
+        ({"compaction": "major"}, 3),
+        ({"forceMajor": True}, 3),
+        ({"forceMinor": True}, 1),
+        ({"forceMajor": False, "forceMinor": False}, 0),
+    ],
+)
+def test_garbage_collection_compacts_as_both_vocabularies_say(
+    api: Api, given: dict[str, object], log_count: int
+) -> None:
+    answer = ask(f"{api.url}/api/v1/bookie/gc", "PUT", body=json.dumps(given).encode())
+    assert json.loads(answer.body)["compacted_log_count"] == log_count
+
+
+def test_the_document_describes_bodies_and_keeps_passwords_out_of_queries(api: Api) -> None:
+    for operations in api.get(PATH)["paths"].values():
+        for method, one in operations.items():
+            places = {parameter["name"]: parameter["in"] for parameter in one["parameters"]}
+            assert "password" not in places
+            assert set(places.values()) <= {"query", "header"}
+            body = one.get("requestBody")
+            assert (body is None) == (method == "get" or not places)
+            if body is not None and SECRET_HEADER in places:
+                properties = body["content"]["application/json"]["schema"]["properties"]
+                assert properties["password"]["type"] == "string"
+
+
 def test_the_options_of_the_bookie_are_shown_without_secrets(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
