@@ -29,6 +29,7 @@ from zbk.errors import (
     NoSuchLedgerError,
 )
 from zbk.protocol.entry.digest import is_same_secret, password_digest
+from zbk.protocol.ledger.filter import names_bookie
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.copy_order import LostEntries, due_count, ends_of
 from zbk.protocol.repair.forced_move import ForcedMove, ForcedMoveResult
@@ -121,13 +122,13 @@ class BookieMove:
         ledgers = self._connection.ledgers
         if self._options.ledger_id is not None:
             metadata, _version = ledgers.read(self._options.ledger_id)
-            if _names(metadata, self._bookie_id):
+            if names_bookie(metadata, self._bookie_id):
                 yield found_in(metadata, self._bookie_id)
             return
         for ledger_id in ledgers.list():
             with suppress(NoSuchLedgerError):  # deleted since it was listed
                 metadata, _version = ledgers.read(ledger_id)
-                if _names(metadata, self._bookie_id):
+                if names_bookie(metadata, self._bookie_id):
                     yield found_in(metadata, self._bookie_id)
 
     def run(self) -> Iterator[LedgerMoved]:
@@ -316,10 +317,6 @@ def found_in(metadata: LedgerMetadata, bookie_id: str) -> LedgerFound:
             if last is not None:
                 entry_count += due_count(quorum, slot, fragment.first_entry_id, last)
     return LedgerFound(metadata.ledger_id, str(metadata.state), fragment_count, entry_count)
-
-
-def _names(metadata: LedgerMetadata, bookie_id: str) -> bool:
-    return any(bookie_id in fragment.bookies for fragment in metadata.fragments)
 
 
 def _moved(ledger_id: int, result: RepairResult) -> LedgerMoved:

@@ -1,7 +1,6 @@
 """Filters of ``zbk ledger ls``: which ledgers are listed, by their metadata."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from zbk.cli.options import (
     LEDGER_TYPES,
@@ -11,35 +10,7 @@ from zbk.cli.options import (
     option_group,
     size_option,
 )
-
-if TYPE_CHECKING:
-    from zbk.protocol.ledger.metadata import LedgerMetadata
-
-
-class LedgerFilter(NamedTuple):
-    """What a ledger has to be; ``None`` accepts all. Times are wall clock, sizes bytes."""
-
-    state: str | None = None
-    ledger_type: str | None = None
-    created_before_ms: int | None = None
-    created_after_ms: int | None = None
-    length_above: int | None = None
-    length_below: int | None = None
-    custom: Mapping[str, bytes] = {}
-
-    def accepts(self, found: "LedgerMetadata") -> bool:
-        """Return whether a ledger passes all filters; without a length it passes none of size."""
-        length, created_ms = found.length, found.created_ms
-        return (
-            self.state in (None, found.state)
-            and self.ledger_type in (None, found.ledger_type)
-            and (self.created_before_ms is None or created_ms < self.created_before_ms)
-            and (self.created_after_ms is None or created_ms > self.created_after_ms)
-            and (self.length_above is None or (length is not None and length > self.length_above))
-            and (self.length_below is None or (length is not None and length < self.length_below))
-            and all(found.custom_metadata.get(key) == self.custom[key] for key in self.custom)
-        )
-
+from zbk.protocol.ledger.filter import LedgerFilter
 
 filter_options = option_group(
     choice_option(

@@ -2,5 +2,6 @@
 
 Read ``quorum`` first: which slots store an entry. ``metadata`` is the record in the metadata store,
 ``changes`` are the changes that writers and recoveries make to it. ``placement`` chooses bookies,
-``coverage`` decides when enough of them answered. Access to the store does not belong here.
+``coverage`` decides when enough of them answered. ``filter`` selects ledgers. Access to the
+store does not belong here.
 """
