@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 
 import zbk
-from tests.support.cluster import QUICK
+from tests.support.cluster import QUICK, lone_ledger
 from tests.support.fake_data_sets import SCHEMA
 from tests.support.http import ask
 from tests.support.json_schema import check_answer
@@ -32,8 +32,8 @@ class Api:
         self.url = url
         self.client = zbk.connect(running.metadata_uri)
 
-    def ask(self, method: str, path: str, password: str = "", **body: object) -> Any:  # noqa: ANN401 - JSON
-        """Return a checked answer; the password goes into the header."""
+    def ask(self, method: str, path: str, password: str = "", /, **body: object) -> Any:  # noqa: ANN401 - JSON
+        """Return a checked answer; this password goes into the header."""
         headers = {SECRET_HEADER: password} if password else {}
         text = json.dumps(body).encode() if body else None
         answer = ask(f"{self.url}{path}", method, headers, text)
@@ -191,6 +191,17 @@ def test_the_metadata_and_the_copies_of_a_ledger_are_checked(api: Api) -> None:
         assert (done["state"], done["error"]) == ("done", "")
 
 
+def lone_ledger_on(client: zbk.Client, bookie_id: str) -> zbk.LedgerWriter:
+    """Return a closed ledger of seven entries that only this bookie has."""
+    for _ in range(1_000):
+        with lone_ledger(client) as ledger:
+            if client.get_ledger_metadata(ledger.ledger_id).last_fragment.bookies == (bookie_id,):
+                ledger.append_many([b"%d" % n for n in range(7)]).result(30)
+                return ledger
+        client.delete_ledger(ledger.ledger_id)
+    raise AssertionError("placement never chose this bookie")
+
+
 def test_a_bookie_is_emptied_and_removed_by_jobs(api: Api) -> None:
     with api.client.create_ledger(ensemble_size=5, write_quorum_size=3, ack_quorum_size=2) as wide:
         wide.append_many([b"%d" % n for n in range(50)]).result(30)
@@ -209,6 +220,7 @@ def test_a_bookie_is_emptied_and_removed_by_jobs(api: Api) -> None:
     assert [one["ledger_id"] for one in emptied["progress"]["left"]].count(wide.ledger_id) == 1
     assert victim not in api.holders(sealed.ledger_id)
 
+    sole = lone_ledger_on(api.client, victim)
     api.running.terminate(numbers[victim])
     query = f"ledger_id={wide.ledger_id}&report=true"
     silent = api.ended_job(api.ask("PUT", f"/api/v1/zbk/ledger/check?{query}")["job_id"])
@@ -217,8 +229,21 @@ def test_a_bookie_is_emptied_and_removed_by_jobs(api: Api) -> None:
     for ledger_id in list(api.client.list_ledgers()):
         if len(api.holders(ledger_id)) == 5:
             api.client.delete_ledger(ledger_id)
-    done = api.ended_job(
-        api.ask("PUT", "/api/v1/autorecovery/decommission", bookie_src=victim)["job_id"]
-    )
+
+    def decommission(**more: object) -> dict[str, Any]:
+        path = "/api/v1/autorecovery/decommission"
+        return api.ended_job(api.ask("PUT", path, bookie_src=victim, **more)["job_id"])
+
+    named = api.ask("GET", f"/api/v1/zbk/ledger/find?bookie_id={victim}")
+    assert named["ledgers"].keys() == {str(sole.ledger_id)}
+    assert "still name it" in decommission()["error"]
+    for wrong_count in (0, 8):
+        stated = decommission(give_up_count=wrong_count)
+        assert "7 entries would be lost" in stated["error"]
+        lost = [one for one in stated["progress"]["left"] if one["outcome"] == "lost"]
+        assert [one["ledger_id"] for one in lost] == [sole.ledger_id]
+        assert victim in api.holders(sole.ledger_id)
+    done = decommission(give_up_count=7)
     assert (done["state"], done["error"]) == ("done", "")
+    assert victim not in api.holders(sole.ledger_id)
     assert api.ask("GET", "/api/v1/bookie/cluster_info")["totalBookiesCount"] == 4

@@ -11,15 +11,19 @@ from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
 from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError
+from zbk.protocol.ledger.filter import LedgerFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from zbk.protocol.entry.read_batch import ReadBatch
     from zbk.protocol.ledger.metadata import LedgerMetadata
 
 PAGE_SIZE: Final = 100
 """Ledgers in a page, as in BookKeeper."""
+
+LOOK_COUNT_MAX: Final = 1_000
+"""Ledgers whose metadata one search reads."""
 
 LEDGER_COUNT_MAX: Final = 100_000
 """Ledgers in a list without pages."""
@@ -49,6 +53,41 @@ def list_ledgers(cluster: Cluster, given: Arguments) -> dict[str, Any]:
         except NoSuchLedgerError:  # deleted since it was listed
             continue
     return shown
+
+
+def find_ledgers(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Return the ledgers that pass all filters, of the next ``LOOK_COUNT_MAX`` from an id on.
+
+    ``next_ledger_id`` is where the next request continues; null: there are no more ledgers.
+    """
+    wanted = LedgerFilter(
+        state=given["state"] or None,
+        ledger_type=given["ledger_type"] or None,
+        created_before_ms=given["created_before_ms"],
+        created_after_ms=given["created_after_ms"],
+        length_above=given["length_above"],
+        length_below=given["length_below"],
+        custom=_custom(given["custom_metadata"]),
+        bookie_id=given["bookie_id"] or None,
+    )
+    ledgers = cluster.connection.ledgers
+    shown: dict[str, Any] = {}
+    damaged: dict[str, str] = {}
+    next_id = None
+    for number, ledger_id in enumerate(ledgers.list(given["from_ledger_id"])):
+        if number == LOOK_COUNT_MAX or len(shown) == PAGE_SIZE:
+            next_id = ledger_id
+            break
+        try:
+            found, _version = ledgers.read(ledger_id)
+        except NoSuchLedgerError:  # deleted since it was listed
+            continue
+        except DamageError as error:
+            damaged[str(ledger_id)] = str(error)
+            continue
+        if wanted.accepts(found):
+            shown[str(ledger_id)] = _shown(found)
+    return {"ledgers": shown, "damaged": damaged, "next_ledger_id": next_id}
 
 
 def ledger_metadata(cluster: Cluster, given: Arguments) -> dict[str, Any]:
@@ -93,12 +132,6 @@ def entry_text(payload: bytes, encoding: str) -> str:
 
 def create_ledger(cluster: Cluster, given: Arguments) -> dict[str, int]:
     """Reserve a ledger; return its id. A client makes itself the writer later."""
-    custom = {}
-    for one in given["custom_metadata"]:
-        key, separator, value = one.partition("=")
-        if not separator:
-            raise InvalidOptionError("custom_metadata", one, "must be KEY=VALUE")
-        custom[key] = value.encode()
     ledger_id = cluster.client.reserve_ledger(
         ensemble_size=given["ensemble_size"],
         write_quorum_size=given["write_quorum_size"],
@@ -106,7 +139,7 @@ def create_ledger(cluster: Cluster, given: Arguments) -> dict[str, int]:
         ledger_type=given["ledger_type"],
         digest_type=given["digest_type"],
         password=given["password"],
-        custom_metadata=custom,
+        custom_metadata=_custom(given["custom_metadata"]),
     )
     return {"ledger_id": ledger_id}
 
@@ -155,6 +188,16 @@ def recover_ledger(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     ledger_id, password = given["ledger_id"], given["password"]
     with cluster.client.recover_ledger(ledger_id, password, timeout=RECOVERY_TIMEOUT_S) as reader:
         return {"ledger_id": ledger_id, "last_entry_id": reader.last_add_confirmed}
+
+
+def _custom(texts: "Sequence[str]") -> dict[str, bytes]:
+    found = {}
+    for one in texts:
+        key, separator, value = one.partition("=")
+        if not separator:
+            raise InvalidOptionError("custom_metadata", one, "must be KEY=VALUE")
+        found[key] = value.encode("utf-8", "replace")
+    return found
 
 
 def _checked(

@@ -4,13 +4,15 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import Job, JobProgress, shown_job
 from zbk.admin.operation import Arguments
 from zbk.errors import BookieInUseError, InvalidOptionError
 
 if TYPE_CHECKING:
-    from zbk.auditor.manual import BookieMove, LedgerMoved, MoveOptions
+    from zbk.auditor.manual import BookieMove, Decommission, LedgerMoved, MoveOptions
 
 GRACE_MS: Final = 30_000
 """Time that a writer has to replace the bookie before its ledger is fenced."""
@@ -37,8 +39,19 @@ def decommission_bookie(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     options = _options(given, "", None)
     bookie_id = given["bookie_src"]
     _move(cluster, bookie_id, options).check()
-    keeps = not given["delete_cookie"]
-    return shown_job(_begin_decommission(cluster, bookie_id, options, keeps_cookie=keeps))
+    end = _End(delete_cookie=given["delete_cookie"], give_up_count=given["give_up_count"])
+    if end.give_up_count is not None and not end.delete_cookie:
+        reason = "is for a bookie that leaves for good: delete its cookie"
+        raise InvalidOptionError("give_up_count", end.give_up_count, reason)
+    return shown_job(_begin_decommission(cluster, bookie_id, options, end))
+
+
+class _End(msgspec.Struct, frozen=True):
+    """The end of a decommissioning, after all entries that have another replica are copied."""
+
+    delete_cookie: bool = True
+    give_up_count: int | None = None
+    """Entries that may be lost for good: exactly so many. ``None``: any loss is a failure."""
 
 
 def list_jobs(cluster: Cluster, _given: Arguments) -> list[dict[str, Any]]:
@@ -79,19 +92,39 @@ def _begin_recover(cluster: Cluster, bookie_id: str, options: "MoveOptions") -> 
 
 
 def _begin_decommission(
-    cluster: Cluster, bookie_id: str, options: "MoveOptions", *, keeps_cookie: bool = False
+    cluster: Cluster, bookie_id: str, options: "MoveOptions", end: _End | None = None
 ) -> Job:
     from zbk.auditor.manual import Decommission  # noqa: PLC0415 - seldom used
+
+    end = end or _End()
 
     def work(progress: JobProgress, is_stopped: threading.Event) -> None:
         move = _move(cluster, bookie_id, options, progress, is_stopped)
         leaving = Decommission(move, cluster.connection, bookie_id)
         _note(progress, leaving.run())
-        if not keeps_cookie and not is_stopped.is_set():
-            leaving.finish()
+        if not end.delete_cookie or is_stopped.is_set():
+            return
+        if end.give_up_count is not None:
+            _give_up(progress, leaving, bookie_id, end.give_up_count)
+        leaving.finish()
 
-    compared = _compared(options) | {"delete_cookie": not keeps_cookie}
+    compared = _compared(options) | msgspec.structs.asdict(end)
     return cluster.jobs.begin(f"decommission {bookie_id}", compared, work)
+
+
+def _give_up(
+    progress: JobProgress, leaving: "Decommission", bookie_id: str, give_up_count: int
+) -> None:
+    """Give up the entries that no other bookie can provide, if their number is the given one."""
+    losses = leaving.losses()
+    lost = [(one.ledger_id, entries) for one in losses for entries in one.lost]
+    for ledger_id, entries in lost:
+        progress.note_left({"ledger_id": ledger_id, "outcome": "lost", "why": str(entries)})
+    lost_count = sum(entries.count for _ledger_id, entries in lost)
+    if lost_count != give_up_count:
+        reason = f"{lost_count} entries would be lost for good, listed in left; give_up_count"
+        raise BookieInUseError(bookie_id, f"{reason}={lost_count} gives them up")
+    leaving.give_up(losses)
 
 
 def _move(

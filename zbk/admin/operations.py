@@ -22,7 +22,7 @@ from zbk.admin import (
     recovery,
 )
 from zbk.admin.operation import Operation, Parameter
-from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
 
 _LEDGER_ID = Parameter("ledger_id", "integer", "Id of the ledger.")
 _BOOKIE_ID = Parameter("bookie_id", "string", "Id of the bookie; that of this process.", "")
@@ -90,6 +90,23 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 "page", "integer", "Number of a page of 100 ledgers, from 1; else all ids.",
                 None, low=1, high=10_000_000,
             ),
+        ),
+    ),
+    Operation(
+        "GET", "/api/v1/zbk/ledger/find",
+        "Search 1,000 ledgers for up to 100 that pass all filters; says where to continue.",
+        ledgers.find_ledgers,
+        _fields(ledgers=_map(_LEDGER), damaged=_map(_TEXT), next_ledger_id=_MAYBE_NUMBER),
+        (
+            Parameter("from_ledger_id", "integer", "First ledger to look at.", 0),
+            Parameter("state", "string", "Its state.", "", choices=("", *LedgerState)),
+            Parameter("ledger_type", "string", "Its type.", "", choices=("", *_LEDGER_TYPES)),
+            Parameter("created_before_ms", "integer", "Created before, from 1970 on.", None),
+            Parameter("created_after_ms", "integer", "Created after, likewise.", None),
+            Parameter("length_above", "integer", "Closed, with more bytes of payload.", None),
+            Parameter("length_below", "integer", "Closed, with fewer bytes of payload.", None),
+            Parameter("custom_metadata", "list", "Has all these KEY=VALUE.", ()),
+            Parameter("bookie_id", "string", "Has a fragment on this bookie.", ""),
         ),
     ),
     Operation(
@@ -425,6 +442,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(
                 "delete_cookie", "boolean", "Delete its cookie after its entries are copied.",
                 default=True,
+            ),
+            Parameter(
+                "give_up_count", "integer",
+                "Entries to give up for good, as a job with 0 states their number.", None,
             ),
             _GRACE,
             _MOVE_PASSWORD,

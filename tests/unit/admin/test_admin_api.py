@@ -44,13 +44,30 @@ from zbk.http import serve
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.datasets import DataSetStore
 from zbk.metadata.records.instance import initialise
+from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import Cookie
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.underreplicated import MissingReason
 
 TOKEN = "0123456789abcdef"
 INDEX_FILE = "0000000000000007.idx"
+
+
+LEDGER = LedgerMetadata(
+    ledger_id=0,
+    ensemble_size=1,
+    write_quorum_size=1,
+    ack_quorum_size=1,
+    ledger_type=LedgerType.PD_JOURNAL,
+    digest_type=DigestType.XXH3,
+    password_digest=b"",
+    fragments=(Fragment(0, (BOOKIES[0],)),),
+    created_ms=0,
+    creation_token="t",
+)
 
 
 class DataSetClient(FakeClient):
@@ -332,6 +349,37 @@ def test_ledgers_are_listed_shown_read_and_deleted(api: Api) -> None:
     assert list(api.get("/api/v1/ledger/read", ledger_id=7, start_entry_id=2)) == ["2"]
     assert api.ask("DELETE", "/api/v1/ledger/delete", ledger_id=7).status == 200
     assert api.ask("GET", "/api/v1/ledger/metadata", ledger_id=7).status == 404
+
+
+def test_ledgers_are_found_by_filters_piece_by_piece(api: Api) -> None:
+    def make(ledger_id: int) -> LedgerMetadata:
+        return msgspec.structs.replace(
+            LEDGER,
+            ledger_id=ledger_id,
+            created_ms=ledger_id,
+            custom_metadata={"job": b"odd" if ledger_id % 2 else b"even"},
+            fragments=(Fragment(0, (BOOKIES[ledger_id % 3],)),),
+        )
+
+    ledgers = LedgerStore(api.store)
+    ledgers.create_many(make, 120)
+    ledgers.update(7, lambda now: now.with_closed(4, 50))
+
+    def found(**filters: object) -> list[int]:
+        answer = api.get("/api/v1/zbk/ledger/find", **filters)
+        check_answer("GET", "/api/v1/zbk/ledger/find", answer)
+        return [int(ledger_id) for ledger_id in answer["ledgers"]]
+
+    first = api.get("/api/v1/zbk/ledger/find")
+    assert (len(first["ledgers"]), first["next_ledger_id"]) == (100, 100)
+    rest = api.get("/api/v1/zbk/ledger/find", from_ledger_id=100)
+    assert (len(rest["ledgers"]), rest["next_ledger_id"]) == (20, None)
+    assert found(state="CLOSED") == found(length_above=49) == found(length_below=51) == [7]
+    assert found(length_above=50) == found(ledger_type="VD_JOURNAL") == []
+    assert found(created_after_ms=9, created_before_ms=12) == [10, 11]
+    assert found(custom_metadata="job%3Dodd", bookie_id=BOOKIES[0], created_before_ms=10) == [3, 9]
+    for wrong in ({"state": "closed"}, {"custom_metadata": "job"}, {"from_ledger_id": -1}):
+        assert api.ask("GET", "/api/v1/zbk/ledger/find", **wrong).status == 400
 
 
 def test_bookies_are_listed_by_state(api: Api) -> None:
