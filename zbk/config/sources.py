@@ -6,7 +6,7 @@ variable ``ZBK_<TABLE>_<OPTION>`` for each option. Unknown keys are errors.
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -110,6 +110,35 @@ def variable_of(config_type: type[ConfigT], key: str) -> str:
 def table_of(config_type: type[ConfigT]) -> str:
     """Return the name of a configuration's table in the file."""
     return next(name for name, one in SECTIONS.items() if one is config_type)
+
+
+class OptionInUse(NamedTuple):
+    """An option, its value, and where that comes from: a variable, a file, or "default"."""
+
+    section: str
+    name: str
+    value: Any
+    source: str
+    is_changed: bool
+
+
+def options_in_use(
+    tables: Mapping[str, Mapping[str, Any]], environment: Mapping[str, str], file_name: str
+) -> Iterator[OptionInUse]:
+    """Yield all options with the values of environment, file and defaults, the first that has one.
+
+    Raises:
+        InvalidOptionError: an unknown key, or a value out of its range.
+    """
+    for section, config_type in SECTIONS.items():
+        table = tables.get(section, {})
+        given = given_values(config_type, environment=environment, table=table)
+        values, defaults = convert(config_type, given), config_type()
+        for name in config_type.__struct_fields__:
+            variable, value = variable_of(config_type, name), getattr(values, name)
+            in_file = file_name if name in table else "default"
+            source = variable if variable in environment else in_file
+            yield OptionInUse(section, name, value, source, value != getattr(defaults, name))
 
 
 def convert(config_type: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:

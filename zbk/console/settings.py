@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
-from zbk.config import SECTIONS
-from zbk.config.sources import convert, given_values, variable_of
+from zbk.config.sources import options_in_use
 from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.errors import ZbkError
 from zbk.health.redaction import known_secrets, redacted_option
@@ -20,26 +19,16 @@ PAGE_SIZE: Final = 50
 def configuration(tables: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Any]:
     """Return the options of this process, those that were changed first, without secrets."""
     secrets = known_secrets(os.environ)
-    rows = []
-    for section, config_type in SECTIONS.items():
-        table = tables.get(section, {})
-        given = given_values(config_type, environment=os.environ, table=table)
-        values, defaults = convert(config_type, given), config_type()
-        for name in config_type.__struct_fields__:
-            variable = variable_of(config_type, name)
-            rows.append(
-                {
-                    "section": section,
-                    "option": name,
-                    "value": redacted_option(name, getattr(values, name), secrets),
-                    "source": variable
-                    if variable in os.environ
-                    else source
-                    if name in table
-                    else "default",
-                    "is_changed": getattr(values, name) != getattr(defaults, name),
-                }
-            )
+    rows = [
+        {
+            "section": one.section,
+            "option": one.name,
+            "value": redacted_option(one.name, one.value, secrets),
+            "source": one.source,
+            "is_changed": one.is_changed,
+        }
+        for one in options_in_use(tables, os.environ, source)
+    ]
     return {
         "title": "Configuration",
         "cli": "zbk config show --sources",

@@ -15,7 +15,7 @@ from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_json, print_object, print_rows
 from zbk.config import SECTIONS
 from zbk.config.option import options_of
-from zbk.config.sources import convert, given_values, parse_toml, unknown_tables, variable_of
+from zbk.config.sources import convert, options_in_use, parse_toml, unknown_tables
 from zbk.errors import InvalidOptionError
 
 
@@ -148,22 +148,10 @@ def _defaults() -> Iterator[tuple[str, str, str, Any]]:
 
 
 def _rows(path: Path | None, *, is_typed: bool) -> Iterator[dict[str, Any]]:
-    tables = read_tables(path)
-    for section, config_type in SECTIONS.items():
-        table = tables.get(section, {})
-        values = convert(
-            config_type, given_values(config_type, environment=os.environ, table=table)
-        )
-        for name in config_type.__struct_fields__:
-            value = getattr(values, name)
-            variable = variable_of(config_type, name)
-            if variable in os.environ:
-                source = variable
-            else:
-                source = str(path) if name in table else "default"
-            yield {
-                "section": section,
-                "option": name,
-                "value": value_text(name, value) if is_typed else value,
-                "source": source,
-            }
+    for one in options_in_use(read_tables(path), os.environ, str(path)):
+        yield {
+            "section": one.section,
+            "option": one.name,
+            "value": value_text(one.name, one.value) if is_typed else one.value,
+            "source": one.source,
+        }
