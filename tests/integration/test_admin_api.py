@@ -61,3 +61,18 @@ def test_a_bookie_serves_the_admin_api_of_its_cluster(bookie: tuple[str, str]) -
     call(url, "DELETE", f"/api/v1/ledger/delete?{name}")
     assert call(url, "PUT", "/api/v1/bookie/gc")["dropped_count"] == 1
     assert call(url, "GET", "/api/v1/zbk/status")["findings"]
+
+
+def test_a_bookie_shows_its_options_and_files_and_ends_with_its_jobs(
+    bookie: tuple[str, str],
+) -> None:
+    """The fixture checks that the process ends as it should although jobs have begun."""
+    metadata, url = bookie
+    shown = call(url, "GET", "/api/v1/config/server_config")
+    assert (shown["metadata"], shown["journal_dir"]) == (metadata, "b/journal")
+    files = call(url, "GET", "/api/v1/bookie/list_disk_file?file_type=journal")
+    assert files["journal files"].endswith(".journal")
+    own = call(url, "GET", "/api/v1/bookie/info")["bookie_id"]
+    call(url, "PUT", f"/api/v1/autorecovery/decommission?bookie_src={own}")
+    call(url, "PUT", "/api/v1/zbk/metadata/check")
+    assert [one["job_id"] for one in call(url, "GET", "/api/v1/zbk/job/list")] == [1, 2]

@@ -192,12 +192,12 @@ def test_the_metadata_and_the_copies_of_a_ledger_are_checked(api: Api) -> None:
 
 
 def lone_ledger_on(client: zbk.Client, bookie_id: str) -> zbk.LedgerWriter:
-    """Return a closed ledger of seven entries that only this bookie has."""
+    """Return the writer of an open ledger that only this bookie has."""
     for _ in range(1_000):
-        with lone_ledger(client) as ledger:
-            if client.get_ledger_metadata(ledger.ledger_id).last_fragment.bookies == (bookie_id,):
-                ledger.append_many([b"%d" % n for n in range(7)]).result(30)
-                return ledger
+        ledger = lone_ledger(client)
+        if client.get_ledger_metadata(ledger.ledger_id).last_fragment.bookies == (bookie_id,):
+            return ledger
+        ledger.close()
         client.delete_ledger(ledger.ledger_id)
     raise AssertionError("placement never chose this bookie")
 
@@ -220,7 +220,12 @@ def test_a_bookie_is_emptied_and_removed_by_jobs(api: Api) -> None:
     assert [one["ledger_id"] for one in emptied["progress"]["left"]].count(wide.ledger_id) == 1
     assert victim not in api.holders(sealed.ledger_id)
 
+    with zbk.connect(api.running.metadata_uri) as gone:
+        unclosed = lone_ledger_on(gone, victim)
+        unclosed.append(b"its writer is gone")
     sole = lone_ledger_on(api.client, victim)
+    sole.append_many([b"%d" % n for n in range(7)]).result(30)
+    sole.close()
     api.running.terminate(numbers[victim])
     query = f"ledger_id={wide.ledger_id}&report=true"
     silent = api.ended_job(api.ask("PUT", f"/api/v1/zbk/ledger/check?{query}")["job_id"])
@@ -229,6 +234,13 @@ def test_a_bookie_is_emptied_and_removed_by_jobs(api: Api) -> None:
     for ledger_id in list(api.client.list_ledgers()):
         if len(api.holders(ledger_id)) == 5:
             api.client.delete_ledger(ledger_id)
+
+    waiting = api.ask("PUT", "/api/v1/autorecovery/bookie", bookie_src=[victim], grace_ms=600_000)
+    (job,) = waiting["jobs"]
+    wait_until(lambda: api.ask("GET", "/api/v1/zbk/job/list")[-1]["state"] == "running")
+    api.ask("PUT", "/api/v1/zbk/job/stop", job_id=job["job_id"])
+    assert api.ended_job(job["job_id"])["state"] == "stopped"
+    api.client.delete_ledger(unclosed.ledger_id)
 
     def decommission(**more: object) -> dict[str, Any]:
         path = "/api/v1/autorecovery/decommission"
