@@ -58,6 +58,12 @@ def text_of_live(browser: webdriver.Chrome) -> str:
     return str(browser.execute_script("return document.getElementById('live').textContent"))
 
 
+def wrong_now(browser: webdriver.Chrome) -> str:
+    """The part of the overview that names dead bookies, ledgers at risk and the repair."""
+    script = "return document.querySelector('.incident')?.textContent ?? ''"
+    return str(browser.execute_script(script))
+
+
 def shown(browser: webdriver.Chrome, selector: str, end: str) -> list[str]:
     """The texts of figures that end so, read in one step: the page replaces its figures."""
     script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
@@ -85,6 +91,7 @@ def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(
     # the open page shows it without a reload
     wait_for(lambda: "not registered" in text_of_live(browser))
     assert "problem" in browser.find_element(By.CLASS_NAME, "numbers").text
+    wait_for(lambda: victim.bookie_id in wrong_now(browser))
     wait_for(lambda: any(one["kind"] == "lost" for one in twin(site, "/events")["events"]))
     wait_for(
         lambda: (
@@ -92,6 +99,11 @@ def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(
             not in site.client.get_ledger_metadata(site.pd_id).last_fragment.bookies
         )
     )
+    browser.get(site.url)
+    wait_for(lambda: "none: each ledger that was counted" in wrong_now(browser))
+    with urlopen(f"{site.url}/events.jsonl?lane={victim.bookie_id}", timeout=10) as answer:  # noqa: S310
+        kinds = {json.loads(line)["kind"] for line in answer}
+    assert {"lost", "counts as lost"} <= kinds
     browser.get(f"{site.url}/bookies")
     assert browser.find_element(By.CSS_SELECTOR, "tbody tr td").text == victim.bookie_id
     site.cluster.restart(victim.index)

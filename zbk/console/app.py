@@ -101,6 +101,7 @@ def make_app(
     routes: list[BaseRoute] = [
         *api,
         Route("/live", console.live),
+        Route("/events.jsonl", console.event_lines),
         Route("/actions/{name}", console.ask_action, methods=["GET"]),
         Route("/actions/{name}", console.run_action, methods=["POST"]),
         Mount("/static", StaticFiles(packages=[("zbk.console", "static")])),
@@ -188,6 +189,12 @@ class _Console:
         finally:
             self._live_count -= 1
 
+    async def event_lines(self, request: Request) -> Response:
+        """Return the events as JSON lines."""
+        after, lane = (request.query_params.get(one, "") for one in ("after", "lane"))
+        text = await run_in_threadpool(pages.event_lines, self._collector, after, lane)
+        return Response(text, media_type="application/jsonl")
+
     async def ask_action(self, request: Request) -> Response:
         """Return the page that names the consequence of an action and asks."""
         action = self._action(request)
@@ -218,7 +225,7 @@ class _Console:
         status, text, command = _status_of(error)
         if request.url.path.startswith("/api/"):
             return failure(status, text)
-        if request.url.path.endswith(".json"):
+        if request.url.path.endswith((".json", ".jsonl")):
             return JSONResponse({"error": text, "status": status, "next": command}, status)
         data = {"title": "Not found" if status == 404 else "This did not work", "cli": command}
         return await run_in_threadpool(

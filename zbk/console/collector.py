@@ -15,7 +15,8 @@ from typing import Final
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.repair_backlog import RepairBacklog
 from zbk.config import ClientConfig
-from zbk.console.history import GapHistory, History
+from zbk.console.cluster_records import ClusterRecords, changes_between, read_records
+from zbk.console.history import Event, GapHistory, History
 from zbk.console.metric_page import SERIES, histograms_in, increase
 from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX, PAGE_SIZE_MAX
@@ -24,6 +25,7 @@ from zbk.health.cluster_rates import ClusterSample
 from zbk.health.cluster_sampler import ClusterSampler
 from zbk.health.cluster_survey import survey_store
 from zbk.system.clock import monotonic_ms, monotonic_s, wall_ms
+from zbk.system.deadline import within
 
 INTERVAL_S: Final = 1.0
 SAMPLE_REST: Final = 4
@@ -44,6 +46,7 @@ class Collector:
         self.metadata = metadata
         self.history = History()
         self.facts: ClusterFacts | None = None
+        self.records: ClusterRecords | None = None
         self.surveyed_ms = 0
         self.sample: ClusterSample | None = None
         self.error = ""  # why there are no new figures
@@ -123,6 +126,8 @@ class Collector:
             started_s = monotonic_s()
             try:
                 facts = survey_store(self.connection().store, TIMEOUT_S)
+                if not facts.store_error:
+                    self._read_records()
             except ZbkError as error:
                 facts = ClusterFacts(metadata=self.metadata, store_error=str(error))
             except Exception:
@@ -136,6 +141,22 @@ class Collector:
                 self.backlog.seen(*counts, now_ms=monotonic_ms())
             took_s = monotonic_s() - started_s
             self._is_stopping.wait(max(SURVEY_INTERVAL_S - took_s, SURVEY_REST * took_s))
+
+    def _read_records(self) -> None:
+        before = self.records
+        try:
+            with within(TIMEOUT_S):
+                after = read_records(self.connection().store, before)
+        except ZbkError as error:
+            LOG.info("the console read no records: %s", error, extra={"event": "console.records"})
+            return
+        self.records = after
+        if before is not None:
+            now_ms = wall_ms()
+            found = changes_between(before, after)
+            self.history.events.add(
+                Event(at_ms=now_ms, lane=one.lane, kind=one.kind, text=one.text) for one in found
+            )
 
     def _add_columns(self) -> None:
         facts = self.facts

@@ -12,9 +12,14 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from zbk.console.svg import LABEL_WIDTH, ROW_COUNT_MAX, ROW_HEIGHT, WIDTH, short, svg
-from zbk.console.texts import NONE, milliseconds_shown
+from zbk.console.texts import NONE, milliseconds_shown, time_shown
 
 LARGE_CELL_COUNT_MAX: Final = 24
+BAD_KINDS: Final = (
+    "lost", "silent", "read-only", "repair began", "counts as lost", "no auditor", "auditor waits",
+    "fenced",
+)  # fmt: skip
+"""Kinds of events that the timeline draws in the color of problems."""
 
 
 def spark(values: Sequence[float], width: int = 96, height: int = 20) -> Markup:
@@ -194,13 +199,17 @@ def timeline(events: Sequence[Any], start_ms: int, end_ms: int) -> Markup:
         for one in events:
             if one["lane"] == lane:
                 x = LABEL_WIDTH + (WIDTH - LABEL_WIDTH - 8) * (one["at_ms"] - start_ms) / span_ms
-                bad = one["kind"] in ("lost", "silent", "repair began", "read-only")
+                bad = one["kind"] in BAD_KINDS
                 parts.append(
                     f'<circle class="{"bad" if bad else "good"}" cx="{x:.1f}" cy="{y}" r="5">'
                     f"<title>{escape(one['kind'])}: {escape(one['text'])}</title></circle>"
                 )
+    y = max(1, len(lanes)) * ROW_HEIGHT + 12
+    ends = time_shown(start_ms)[11:], time_shown(end_ms)[11:]
+    parts.append(f'<text class="tick" x="{LABEL_WIDTH}" y="{y}">{ends[0]}</text>')
+    parts.append(f'<text class="tick end" x="{WIDTH}" y="{y}">{ends[1]} UTC</text>')
     text = f"{len(events)} events on {len(lanes)} lanes"
-    return svg(WIDTH, max(1, len(lanes)) * ROW_HEIGHT, text, "".join(parts), "wide")
+    return svg(WIDTH, y + 4, text, "".join(parts), "wide")
 
 
 def _points(values: Sequence[float], width: float, height: float) -> str:

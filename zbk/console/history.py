@@ -11,7 +11,7 @@ One thread adds, any thread reads: readers copy.
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -43,9 +43,40 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened between two samples."""
 
     at_ms: int
-    lane: str  # a bookie id, or "repair"
+    lane: str  # a bookie id, "auditor", "ledgers" or "repair"
     kind: str
     text: str
+    number: int = 0  # from 1, without holes, since the console started
+
+
+class EventLog:
+    """The last ``EVENT_COUNT_MAX`` events. Several threads add, and each event has its place.
+
+    Numbers and times ascend together, so the order of two events never changes, and a reader
+    continues after a number.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=EVENT_COUNT_MAX)
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Record events; a time before that of the last event becomes the same."""
+        with self._lock:
+            for one in events:
+                self._count += 1
+                last_ms = self._events[-1].at_ms if self._events else one.at_ms
+                at_ms = max(one.at_ms, last_ms)
+                self._events.append(msgspec.structs.replace(one, at_ms=at_ms, number=self._count))
+
+    def after(self, number: int = 0) -> list[Event]:
+        """Return the events with higher numbers, the oldest first."""
+        with self._lock:
+            return [one for one in self._events if one.number > number]
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -84,7 +115,7 @@ class History:
     def __init__(self) -> None:
         self.points: deque[Point] = deque(maxlen=POINT_COUNT_MAX)
         self.columns: dict[str, deque[tuple[int, tuple[int, ...]]]] = {}
-        self.events: deque[Event] = deque(maxlen=EVENT_COUNT_MAX)
+        self.events = EventLog()
         self.rates: dict[str, BookieRates] = {}
         self._sparks: dict[str, deque[tuple[float, float]]] = {}  # adds per second, ms of fsyncs
 
@@ -104,7 +135,7 @@ class History:
                 vd_adds_per_s=_sum([one.vd_adds_per_s for one in rates if one.rates]),
             )
         )
-        self.events.extend(events_between(before, after, at_ms))
+        self.events.add(events_between(before, after, at_ms))
         self._add_sparks(rates)
 
     def add_column(self, name: str, at_ms: int, counts: tuple[int, ...]) -> None:

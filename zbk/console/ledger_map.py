@@ -86,9 +86,10 @@ def fragment_map(
     end_id = _last_entry_id(shown, bookies)
     columns = _Columns(shown, end_id)
     height = len(rows) * ROW_HEIGHT
-    parts = _marks(columns, marks or {}, height) if shown else []
+    top = TOP if marks else 0
+    parts = _marks(columns, marks, height) if shown and marks else []
     for number, bookie in enumerate(rows):
-        y = TOP + number * ROW_HEIGHT
+        y = top + number * ROW_HEIGHT
         kind = "" if bookie["is_registered"] else " lost"
         name = escape(short(bookie["bookie_id"]))
         parts.append(f'<text class="label{kind}" x="0" y="{y + 15}">{name}</text>')
@@ -102,7 +103,7 @@ def fragment_map(
                 f'<line class="sync" x1="{x:.1f}" x2="{x:.1f}" y1="{y + 1}" '
                 f'y2="{y + ROW_HEIGHT - 1}"><title>{escape(title)}</title></line>'
             )
-    y = TOP + height + 14
+    y = top + height + 14
     parts += _ticks(columns, end_id, y)
     text = f"{len(shown)} fragments on {len(rows)} bookies"
     return svg(WIDTH, y + 6, text, "".join(parts), "wide")

@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from zbk.console.collector import TIMEOUT_S, Collector, metrics_page
+from zbk.console.incident import Incident, incident_of
 from zbk.console.metric_page import SERIES, STAGES, histograms_in, percentiles
 from zbk.errors import InvalidOptionError
 from zbk.health.cluster_health import findings
@@ -14,12 +15,15 @@ from zbk.metrics.metric import LATENCY_BOUNDS_US
 from zbk.system.clock import wall_ms
 from zbk.system.deadline import within
 
+ADDS: Final = ("add PD", "add VD")
 PAGE_SIZE: Final = 100
 TASK_COUNT_MAX: Final = 100
 STATES: Final = ("missing", "silent", "limbo", "read-only", "writable")
 """States of bookies, in the order of the list."""
 
-MARKED: Final = ("lost", "joined", "silent", "restarted", "read-only", "writable")
+MARKED: Final = (
+    "lost", "joined", "silent", "restarted", "read-only", "writable", "ensemble change", "fenced",
+)  # fmt: skip
 """Kinds of events that the chart of the overview marks."""
 
 BUCKET_LABELS: Final = (
@@ -54,6 +58,7 @@ def headline(collector: Collector) -> dict[str, Any]:
         "reads_per_s": round(last.rates["reads_per_s"], 1) if last else None,
         "fsyncs_per_s": round(last.rates["fsyncs_per_s"], 1) if last else None,
         "add_bytes_per_s": round(last.rates["add_bytes_per_s"]) if last else None,
+        "add_p99_ms": _add_p99_ms(collector),
         "underreplicated_count": last.underreplicated_count if last else None,
         "unsynced_age_s": last.unsynced_age_s if last else None,
         "error": collector.error,
@@ -67,6 +72,7 @@ def overview(collector: Collector) -> dict[str, Any]:
         "title": "Overview",
         "cli": "zbk status",
         "headline": headline(collector),
+        "incident": msgspec.to_builtins(_incident(collector)),
         "findings": [msgspec.to_builtins(one) for one in (findings(facts) if facts else ())],
         "metadata": redacted(collector.metadata),
         "store_latency_ms": facts.store_latency_ms if facts else None,
@@ -206,23 +212,58 @@ def performance(collector: Collector) -> dict[str, Any]:
 
 def event_page(collector: Collector, lane: str) -> dict[str, Any]:
     """Return the events of the last time, the newest first."""
-    found = [one for one in events(collector) if lane in ("", one["lane"])]
+    all_of_them = events(collector)
     return {
         "title": "Events",
         "cli": "zbk status",
         "lane": lane[:128],
-        "lanes": sorted({one["lane"] for one in events(collector)}),
-        "events": found,
+        "lanes": sorted({one["lane"] for one in all_of_them}),
+        "events": [one for one in all_of_them if lane in ("", one["lane"])],
         "now_ms": wall_ms(),
     }
 
 
+def event_lines(collector: Collector, after: str, lane: str) -> str:
+    """Return the events with higher numbers than ``after`` as JSON lines, the oldest first.
+
+    Raises:
+        InvalidOptionError: ``after`` is no number.
+    """
+    is_number = after.isascii() and after.isdecimal() and len(after) < 20
+    if after and not is_number:
+        raise InvalidOptionError("after", after[:40], "give the number of an event")
+    found = collector.history.events.after(int(after or 0))
+    kept = [one for one in found if lane in ("", one.lane)]
+    return "".join(f"{msgspec.json.encode(one).decode()}\n" for one in kept)
+
+
 def events(collector: Collector) -> list[dict[str, Any]]:
     """Return the events, the newest first."""
-    return [msgspec.to_builtins(one) for one in reversed(list(collector.history.events))]
+    return [msgspec.to_builtins(one) for one in reversed(collector.history.events.after())]
 
 
 # ------------------------------------------------------------------ private
+
+
+def _incident(collector: Collector) -> Incident | None:
+    facts, records = collector.facts, collector.records
+    if facts is None:
+        return None
+    status = records.status if records is not None else None
+    for point in list(collector.history.points)[-1:]:  # newer than the survey
+        facts = msgspec.structs.replace(
+            facts,
+            underreplicated_count=point.underreplicated_count,
+            in_repair_count=point.in_repair_count,
+        )
+    seen = collector.history.events.after()
+    return incident_of(facts, status, seen, collector.backlog.completion_s, wall_ms())
+
+
+def _add_p99_ms(collector: Collector) -> float | None:
+    """Return the p99 of the adds in the last column of the heat map."""
+    columns = [collector.history.columns[one] for one in ADDS if one in collector.history.columns]
+    return percentiles(_sums([one[-1][1] for one in columns if one])).p99_ms
 
 
 def _sums(columns: list[tuple[int, ...]]) -> list[int]:

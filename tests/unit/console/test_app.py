@@ -15,6 +15,7 @@ from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.unit.console.conftest import LEDGER_COUNT, Site
 from zbk.cli.main import cli
 from zbk.console.app import NAVIGATION
+from zbk.console.history import Event
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.values import Cookie
@@ -98,6 +99,7 @@ def test_secrets_of_an_address_are_not_shown(site: Site) -> None:
 @pytest.mark.parametrize(
     ("path", "status"),
     [
+        ("/ledgers/5?at=x", 400), ("/ledgers/5?at=99999999", 200),
         ("/ledgers/x", 400), ("/ledgers/-1", 400), ("/ledgers/" + "9" * 30, 400),
         (f"/ledgers/{LEDGER_COUNT}", 404), ("/ledgers?from=%00", 400), ("/ledgers?state=NO", 400),
         ("/ledgers?from=²", 400), ("/bookies/none", 404), ("/bookies?page=-3", 200),
@@ -112,6 +114,36 @@ def test_garbage_gets_a_clear_answer(site: Site, path: str, status: int) -> None
     assert "Traceback" not in text
     if path.endswith(".json"):
         assert json.loads(text)["error"]
+
+
+def test_events_are_exported_as_json_lines_and_continued(site: Site) -> None:
+    seen = site.collector.history.events
+    seen.add(Event(at_ms=n, lane=f"b-{n % 2}", kind="lost", text='"\n') for n in range(4))
+    status, text = ask(site, "/events.jsonl")
+    assert status == 200
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [(one["number"], one["lane"]) for one in lines] == [
+        (1, "b-0"), (2, "b-1"), (3, "b-0"), (4, "b-1"),
+    ]  # fmt: skip
+    assert ask(site, "/events.jsonl?after=3&lane=b-1")[1].count("\n") == 1
+    assert ask(site, "/events.jsonl?after=99999999999")[1] == ""
+    assert [one["number"] for one in twin(site, "/events.json")["events"]] == [4, 3, 2, 1]
+    for wrong in ("x", "-1", "9" * 40):
+        status, text = ask(site, f"/events.jsonl?after={wrong}")
+        assert (status, json.loads(text)["status"]) == (400, 400)
+
+
+def test_older_ledgers_are_parts_of_the_page_of_durability(site: Site) -> None:
+    newest = twin(site, "/durability.json")
+    assert (newest["first_id"], newest["is_newest"]) == (LEDGER_COUNT - 40, True)
+    older = twin(site, f"/durability.json?before={newest['next_before']}")
+    assert [one["ledger_id"] for one in older["ledgers"]] == list(
+        range(LEDGER_COUNT - 41, LEDGER_COUNT - 81, -1)
+    )
+    last = twin(site, "/durability.json?before=3")
+    assert ([one["ledger_id"] for one in last["ledgers"]], last["next_before"]) == ([2, 1, 0], None)
+    assert twin(site, "/durability.json?before=99999999")["is_newest"]
+    assert ask(site, "/durability?before=x")[0] == 400
 
 
 def test_what_a_client_gives_is_escaped(site: Site) -> None:

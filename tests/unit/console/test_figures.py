@@ -77,6 +77,7 @@ def test_a_timeline_has_a_mark_for_each_event() -> None:
     ]
     figure = figures.timeline(events, 0, 10)
     assert [len(drawn(figure, kind)) for kind in ("bad", "good")] == [1, 1]
+    assert [one.text for one in drawn(figure, "tick")] == ["00:00:00", "00:00:00 UTC"]
 
 
 def test_figures_without_data_are_empty() -> None:

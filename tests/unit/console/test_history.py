@@ -2,7 +2,7 @@
 
 from tests.support.health import bookie_info
 from zbk.console import history
-from zbk.console.history import Gap, GapHistory, History, events_between
+from zbk.console.history import Event, EventLog, Gap, GapHistory, History, events_between
 from zbk.console.metric_page import histograms_in, increase, percentiles
 from zbk.health.bookie_scrape import BookieScrape
 from zbk.health.cluster_rates import BookieSample, ClusterSample
@@ -68,6 +68,23 @@ def test_the_rings_are_bounded() -> None:
     assert len(ring.spark("x")) == history.SPARK_COUNT_MAX
     assert ring.spark("a") == ring.fsync_spark("a") == []
     assert len(ring.fsync_spark("x")) == history.SPARK_COUNT_MAX
+
+
+def test_events_have_one_order_even_if_their_clocks_do_not() -> None:
+    log = EventLog()
+    for at_ms in (5, 3, 9):
+        log.add([Event(at_ms=at_ms, lane="a", kind="lost", text="")])
+    found = log.after()
+    assert [(one.number, one.at_ms) for one in found] == [(1, 5), (2, 5), (3, 9)]
+    assert log.after(1) == found[1:]
+
+
+def test_numbers_of_events_go_on_after_old_ones_were_dropped() -> None:
+    log = EventLog()
+    one = Event(at_ms=1, lane="a", kind="lost", text="")
+    log.add([one] * (history.EVENT_COUNT_MAX + 7))
+    numbers = [one.number for one in log.after()]
+    assert numbers == list(range(8, history.EVENT_COUNT_MAX + 8))
 
 
 def test_histograms_of_several_directories_are_summed_and_garbage_is_none() -> None:
