@@ -95,7 +95,7 @@ def make_app(
         "/events": ("events", lambda c, q: pages.event_page(c, q.get("lane", ""))),
         "/datasets": ("datasets", lambda c, q: settings.data_sets(c, q.get("after", "")[:128])),
         "/logs": ("logs", lambda c, q: settings.logs(c, q.get("after", "")[:128])),
-        "/config": ("config", lambda _c, _q: settings.configuration(tables or {}, tables_source)),
+        "/config": ("config", lambda c, _q: settings.configuration(c, tables or {}, tables_source)),
     }
     console = _Console(collector, allow_actions=allow_actions)
     routes: list[BaseRoute] = [

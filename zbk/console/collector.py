@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from http.client import HTTPException
 from typing import Final
 
 from zbk.auditor.cluster_connection import ClusterConnection
@@ -183,7 +184,7 @@ def metrics_page(url: str) -> str:
     """Return the page of metrics at a registered URL; "" if there is no answer in time."""
     if not url.startswith(("http://", "https://")):
         return ""
-    with ExitStack() as stack, suppress(OSError, ValueError):
+    with ExitStack() as stack, suppress(OSError, ValueError, HTTPException):
         answer = stack.enter_context(
             urllib.request.urlopen(f"{url}/metrics", timeout=PAGE_TIMEOUT_S)  # noqa: S310 - checked
         )

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, Final
 
 from zbk.config.sources import options_in_use
+from zbk.console.bookie_options import bookie_options
 from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.errors import ZbkError
 from zbk.health.redaction import known_secrets, redacted_option
@@ -16,8 +17,13 @@ from zbk.system.deadline import within
 PAGE_SIZE: Final = 50
 
 
-def configuration(tables: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Any]:
-    """Return the options of this process, those that were changed first, without secrets."""
+def configuration(
+    collector: Collector, tables: Mapping[str, Mapping[str, Any]], source: str
+) -> dict[str, Any]:
+    """Return the options of running bookies, and those of this process, without secrets.
+
+    Options that were changed come first.
+    """
     secrets = known_secrets(os.environ)
     rows = [
         {
@@ -32,6 +38,7 @@ def configuration(tables: Mapping[str, Mapping[str, Any]], source: str) -> dict[
     return {
         "title": "Configuration",
         "cli": "zbk config show --sources",
+        "bookies": bookie_options(collector),
         "options": sorted(rows, key=lambda one: not one["is_changed"]),
     }
 

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.client import HTTPException
 from typing import Final
 
 import msgspec
@@ -87,7 +88,7 @@ def scrape_in(page: str) -> BookieScrape | None:
 
 def _page(url: str, timeout_s: float) -> str:
     with (
-        suppress(OSError, ValueError),
+        suppress(OSError, ValueError, HTTPException),
         urllib.request.urlopen(f"{url}/metrics", timeout=timeout_s) as answer,  # noqa: S310 - checked
     ):
         return str(answer.read(PAGE_SIZE_MAX).decode("utf-8", "replace"))

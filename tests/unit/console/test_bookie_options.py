@@ -1,0 +1,127 @@
+"""The options of running bookies: differences first, and a reason where there are none."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tests.support.health import bookie_facts, cluster_facts
+from zbk.config import BookieConfig
+from zbk.console.bookie_options import PATH, bookie_options, option_rows
+from zbk.console.collector import Collector, metrics_page
+from zbk.health.bookie_scrape import scrape_bookies
+from zbk.http import serve
+
+ANSWERS: dict[str, tuple[int, str]] = {
+    "good": (200, json.dumps({"rack": "r1", "token": "hush-hush", "listen": "zk://u:pw@h"})),
+    "refused": (403, json.dumps({"code": 0, "error": "beyond loopback a token is needed"})),
+    "old": (404, "there is /metrics"),
+    "garbage": (200, "<html>"),
+    "deep": (200, "[" * 100_000),
+    "list": (200, "[1, 2]"),
+    "numbers": (200, '{"rack": 5}'),
+    "huge": (200, '{"rack": "' + "x" * (1 << 20) + '"}'),
+}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    async def answer(request: Request) -> Response:
+        status, text = ANSWERS[request.path_params["kind"]]
+        return Response(text, status)
+
+    server = serve(Starlette(routes=[Route(f"/{{kind}}{PATH}", answer)]), "127.0.0.1:0")
+    yield server.url
+    server.close()
+
+
+def shown(**urls: str) -> dict[str, Any]:
+    bookies = [bookie_facts(name, http=one) for name, one in urls.items()]
+    return bookie_options(cast("Collector", SimpleNamespace(facts=cluster_facts(*bookies))))
+
+
+def test_options_of_bookies_are_shown_without_secrets(url: str) -> None:
+    found = shown(a=f"{url}/good")
+    values = {one["option"]: one["values"][0]["value"] for one in found["options"]}
+    assert values == {"rack": "r1", "token": "[removed]", "listen": "zk://[removed]@h"}
+    assert found["silent"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("refused", "403: beyond loopback a token is needed"),
+        ("old", "404: it has no such route"),
+        ("garbage", "its answer has no options"),
+        ("deep", "its answer has no options"),
+        ("list", "its answer has no options"),
+        ("numbers", "its answer has no options"),
+        ("huge", "its answer has no options"),
+    ],
+)
+def test_a_bookie_without_options_has_a_reason(url: str, kind: str, why: str) -> None:
+    found = shown(a=f"{url}/{kind}", b=f"{url}/good")
+    assert found["silent"] == [{"bookie_id": "a", "why": why}]
+    assert len(found["options"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("", "it serves no HTTP"),
+        ("file:///etc/passwd", "it serves no HTTP"),
+        ("http://127.0.0.1:1", "its HTTP endpoint does not answer"),
+        ("http://[", "its HTTP endpoint does not answer"),
+    ],
+)
+def test_an_address_that_does_not_answer_is_a_reason(address: str, why: str) -> None:
+    assert shown(a=address)["silent"] == [{"bookie_id": "a", "why": why}]
+
+
+def test_a_port_that_speaks_no_http_is_a_reason_and_has_no_metrics() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+        def answer() -> None:
+            for _ in range(3):
+                with listening.accept()[0] as peer:
+                    peer.recv(1_000)
+                    peer.sendall(b"SSH-2.0\r\n\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        assert shown(a=address)["silent"][0]["why"] == "its HTTP endpoint does not answer"
+        assert metrics_page(address) == ""
+        assert scrape_bookies({"a": address}) == {}
+        thread.join()
+
+
+def test_without_bookies_there_is_nothing() -> None:
+    found = bookie_options(cast("Collector", SimpleNamespace(facts=None)))
+    assert (found["options"], found["silent"], found["asked_count"]) == ([], [], 0)
+
+
+def test_options_that_differ_come_first_then_those_that_were_changed() -> None:
+    default = str(BookieConfig().rack)
+    port = str(BookieConfig().listen)
+    rows = option_rows(
+        {
+            "a": {"listen": port, "http": "other", "rack": "r1"},
+            "b": {"listen": port, "http": "other", "rack": default},
+        }
+    )
+    assert [(one["option"], one["is_different"], one["is_changed"]) for one in rows] == [
+        ("rack", True, True), ("http", False, True), ("listen", False, False),
+    ]  # fmt: skip
+    assert rows[0]["values"] == [
+        {"value": "r1", "bookies": ["a"]},
+        {"value": default, "bookies": ["b"]},
+    ]
