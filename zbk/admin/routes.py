@@ -4,9 +4,9 @@
     400      the call was wrong
     401      the token is missing or wrong
     403      a ledger's password, an action without ``--allow-actions``, no token beyond loopback
-    404      there is no such ledger, log, data set or route
+    404      there is no such ledger, log, data set, version or route
     405      the route has other methods
-    409      the metadata changed meanwhile, or do not allow it
+    409      the metadata changed meanwhile, or do not allow it: a ledger is closed already
     500      damage, or a bug
     503      bookies or the metadata store do not answer, or the API is busy
     504      a time limit passed; the action may have happened
@@ -35,13 +35,16 @@ from zbk.admin.operation import SECRET_HEADER, Operation
 from zbk.admin.operations import OPERATIONS
 from zbk.errors import (
     CallerError,
+    DataSetConflictError,
     InvalidOptionError,
+    LedgerClosedError,
     MetadataConflictError,
     NoNodeError,
     NoSuchDataSetError,
     NoSuchEntryError,
     NoSuchLedgerError,
     NoSuchLogError,
+    NoSuchVersionError,
     RequestTimeoutError,
     UnauthorizedError,
     UnavailableError,
@@ -59,8 +62,11 @@ _STATUSES: Final[tuple[tuple[type[ZbkError], int], ...]] = (  # the first that f
     (NoSuchEntryError, 404),
     (NoSuchLogError, 404),
     (NoSuchDataSetError, 404),
+    (NoSuchVersionError, 404),
     (NoNodeError, 404),
     (UnauthorizedError, 403),
+    (LedgerClosedError, 409),
+    (DataSetConflictError, 409),
     (CallerError, 400),
     (MetadataConflictError, 409),
     (RequestTimeoutError, 504),

@@ -34,8 +34,11 @@ from zbk.config import BookieConfig
 from zbk.errors import (
     BadVersionError,
     CorruptRecordError,
+    DataSetConflictError,
     InvalidOptionError,
+    LedgerClosedError,
     MetadataUnavailableError,
+    NoSuchVersionError,
     RequestTimeoutError,
     UnauthorizedError,
     ZbkError,
@@ -310,6 +313,9 @@ def test_an_action_takes_its_parameters_in_the_body_too(api: Api) -> None:
         (RequestTimeoutError("b", 5), 504),
         (UnauthorizedError(0), 403),
         (BadVersionError("/a", "changed"), 409),
+        (LedgerClosedError(0, 7), 409),
+        (DataSetConflictError("events", "it is the last version"), 409),
+        (NoSuchVersionError("events", 3, 2), 404),
         (CorruptRecordError("/a", 0, "damaged"), 500),
     ],
 )
