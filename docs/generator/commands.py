@@ -13,20 +13,21 @@ from zbk.cli.main import cli
 
 def commands() -> str:
     """Return a section for each command."""
-    parts = [part for command, ctx in _walk(cli, None, "zbk") for part in _section(command, ctx)]
+    parts = [part for command, ctx in walk(cli, None, "zbk") for part in _section(command, ctx)]
     return page(*parts[1:])
 
 
-def _walk(
+def walk(
     command: click.Command, parent: click.Context | None, name: str
 ) -> Iterator[tuple[click.Command, click.Context]]:
+    """Yield a command and those in it, each with its context."""
     ctx = click.Context(command, parent=parent, info_name=name, help_option_names=["-h", "--help"])
     yield command, ctx
     if isinstance(command, click.Group):
         for child_name in command.list_commands(ctx):
             child = command.get_command(ctx, child_name)
             assert child is not None
-            yield from _walk(child, ctx, child_name)
+            yield from walk(child, ctx, child_name)
 
 
 def _section(command: click.Command, ctx: click.Context) -> Iterator[str]:

@@ -7,7 +7,7 @@ from zbk.admin.operations import OPERATIONS
 
 def operations() -> str:
     """Return a table of what only reads, and one of what changes something."""
-    heads = ["operation", "meaning", "parameters"]
+    heads = ["operation", "meaning", "parameters", "command"]
     return page(
         "## Operations that read",
         table(heads, [_row(one) for one in OPERATIONS if not one.is_action]),
@@ -16,9 +16,10 @@ def operations() -> str:
     )
 
 
-def _row(operation: Operation) -> tuple[str, str, str]:
+def _row(operation: Operation) -> tuple[str, str, str, str]:
     parameters = "; ".join(_parameter(one) for one in operation.parameters)
-    return f"`{operation.method} {operation.path}`", operation.summary, parameters
+    commands = ", ".join(f"`{one}`" for one in operation.commands)
+    return f"`{operation.method} {operation.path}`", operation.summary, parameters, commands
 
 
 def _parameter(parameter: Parameter) -> str:

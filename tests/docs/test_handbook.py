@@ -6,13 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import zbk
+from docs.generator.commands import walk
 from docs.generator.hook import PARTS
 from tests.support.command_samples import ARGUMENTS, UNTIL_STOPPED
 from tests.support.document import ROOT
 from zbk.admin.operations import OPERATIONS
+from zbk.cli.main import cli
 from zbk.config import SECTIONS
 from zbk.config.option import options_of
 from zbk.errors import ERROR_BY_CODE
@@ -81,3 +84,21 @@ def test_commands_options_and_errors_are_complete() -> None:
     errors = PARTS["errors"]()
     for code, error in ERROR_BY_CODE.items():
         assert f"### {code} {error.__name__} " in errors
+
+
+def test_every_command_has_an_operation_or_a_reason_why_not() -> None:
+    page = (ROOT / "docs" / "reference" / "admin-api.md").read_text()
+    table = page.partition("## What only the command line does")[2]
+    left_out = set(re.findall(r"`(zbk [a-z -]+)`", table))
+    offered = {command for operation in OPERATIONS for command in operation.commands}
+    found = {
+        context.command_path
+        for command, context in walk(cli, None, "zbk")
+        if not isinstance(command, click.Group)
+    }
+    assert offered <= found
+    for path in sorted(found):
+        words = path.split()
+        parents = {" ".join(words[:count]) for count in range(2, len(words) + 1)}
+        assert path in offered or parents & left_out, f"{path}: offer it, or say why not"
+    assert not offered & left_out - {"zbk ledger cat", "zbk config show"}

@@ -41,6 +41,7 @@ def _operation(one: Operation) -> dict[str, Any]:
             "default": {"description": "An error of zbk.", "content": _json(ERROR)},
         },
         "x-zbk-is-action": one.is_action,
+        "x-zbk-commands": list(one.commands),
     }
 
 

@@ -123,6 +123,8 @@ class Operation(msgspec.Struct, frozen=True):
     run: Callable[[Cluster, Arguments], object]
     answer: Mapping[str, Any]
     parameters: tuple[Parameter, ...] = ()
+    commands: tuple[str, ...] = ()
+    """The commands that do the same, without their arguments."""
 
     @property
     def is_action(self) -> bool:

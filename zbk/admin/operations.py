@@ -91,6 +91,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 None, low=1, high=10_000_000,
             ),
         ),
+        commands=("zbk ledger ls",),
     ),
     Operation(
         "GET", "/api/v1/zbk/ledger/find",
@@ -108,10 +109,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("custom_metadata", "list", "Has all these KEY=VALUE.", ()),
             Parameter("bookie_id", "string", "Has a fragment on this bookie.", ""),
         ),
+        commands=("zbk ledger ls",),
     ),
     Operation(
         "GET", "/api/v1/ledger/metadata", "Show the metadata of a ledger.",
         ledgers.ledger_metadata, _map(_LEDGER), (_LEDGER_ID,),
+        commands=("zbk ledger show",),
     ),
     Operation(
         "GET", "/api/v1/ledger/read",
@@ -125,15 +128,18 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             _ENCODING,
             _PASSWORD,
         ),
+        commands=("zbk ledger read", "zbk ledger cat"),
     ),
     Operation(
         "DELETE", "/api/v1/ledger/delete", "Delete a ledger for good.",
         ledgers.delete_ledger, _fields(deleted=_NUMBER), (_LEDGER_ID,),
+        commands=("zbk ledger delete",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/ledger/recover", "Close a ledger in place of its writer.",
         ledgers.recover_ledger, _fields(ledger_id=_NUMBER, last_entry_id=_NUMBER),
         (_LEDGER_ID, _PASSWORD),
+        commands=("zbk ledger recover",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/ledger/create",
@@ -148,16 +154,19 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("custom_metadata", "list", "Texts of the form KEY=VALUE.", ()),
             _PASSWORD,
         ),
+        commands=("zbk ledger create",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/ledger/close", "Close a reserved ledger, empty.",
         ledgers.close_ledger, _fields(ledger_id=_NUMBER, last_entry_id=_NUMBER),
         (_LEDGER_ID, _PASSWORD),
+        commands=("zbk ledger close",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/ledger/sync", "Make the entries of an open ledger durable.",
         ledgers.sync_ledger, _fields(ledger_id=_NUMBER, last_durable_id=_NUMBER),
         (_LEDGER_ID, _PASSWORD),
+        commands=("zbk ledger sync",),
     ),
     Operation(
         "GET", "/api/v1/zbk/ledger/check",
@@ -168,6 +177,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             missing_entries=_map(_list(_list(_NUMBER))), undecided=_list(_TEXT),
         ),
         (_LEDGER_ID,),
+        commands=("zbk ledger check",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/ledger/check", "Begin such a check as a job.",
@@ -177,9 +187,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("full", "boolean", "Read every entry of every replica.", default=False),
             Parameter("report", "boolean", "Report missing replicas for repair.", default=False),
         ),
+        commands=("zbk ledger check",),
     ),
     Operation(
         "GET", "/api/v1/zbk/log/list", "List the names of the logs.", logs.list_logs, _list(_TEXT),
+        commands=("zbk log ls",),
     ),
     Operation(
         "GET", "/api/v1/zbk/log/show", "Show the ledgers of a log.",
@@ -189,6 +201,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             begin=_MAYBE_TEXT,
         ),
         (_LOG,),
+        commands=("zbk log show",),
     ),
     Operation(
         "GET", "/api/v1/zbk/log/read", "Read entries of a log, at most 1,000 and 16 MiB.",
@@ -199,19 +212,23 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             _ENCODING,
             _PASSWORD,
         ),
+        commands=("zbk log cat",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/log/truncate", "Delete the ledgers of a log before a position.",
         logs.truncate_log, _fields(deleted_ledger_count=_NUMBER),
         (_LOG, Parameter("position", "string", "First entry that stays, as LEDGER:ENTRY.")),
+        commands=("zbk log truncate",),
     ),
     Operation(
         "DELETE", "/api/v1/zbk/log/delete", "Delete a log and its ledgers for good.",
         logs.delete_log, _fields(deleted_ledger_count=_NUMBER), (_LOG,),
+        commands=("zbk log delete",),
     ),
     Operation(
         "GET", "/api/v1/zbk/dataset/list", "List the names of the data sets.",
         datasets.list_data_sets, _list(_TEXT),
+        commands=("zbk dataset ls",),
     ),
     Operation(
         "GET", "/api/v1/zbk/dataset/show", "Show the versions and the loads of a data set.",
@@ -220,6 +237,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             dataset=_TEXT, created_ms=_NUMBER, versions=_list(_ANY_OBJECT), loads=_list(_ANY_OBJECT)
         ),
         (_DATA_SET,),
+        commands=("zbk dataset history", "zbk dataset loads"),
     ),
     Operation(
         "GET", "/api/v1/zbk/dataset/version",
@@ -227,16 +245,19 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         datasets.show_version,
         _fields(dataset=_TEXT, version=_NUMBER, schema=_TEXT, ledgers=_list(_ANY_OBJECT)),
         (_DATA_SET, Parameter("version", "integer", "Its number; the last.", None), _PASSWORD),
+        commands=("zbk dataset show",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/dataset/abort", "Abort a load whose driver is gone.",
         datasets.abort_load, _fields(state=_MAYBE_TEXT, deleted_ledger_count=_NUMBER),
         (_DATA_SET, Parameter("load_id", "string", "Id of the load."), _PASSWORD),
+        commands=("zbk dataset abort",),
     ),
     Operation(
         "DELETE", "/api/v1/zbk/dataset/drop", "Drop a data set, or one of its older versions.",
         datasets.drop_data_set, _fields(deleted_ledger_count=_NUMBER),
         (_DATA_SET, Parameter("version", "integer", "This version only.", None, low=1)),
+        commands=("zbk dataset drop",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/dataset/gc",
@@ -247,20 +268,24 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("dry_run", "boolean", "Only count the ledgers.", default=False),
             _PASSWORD,
         ),
+        commands=("zbk dataset gc",),
     ),
     Operation(
         "GET", "/api/v1/zbk/bookie/list", "List the registrations of the running bookies.",
         bookies.list_registrations, _list(_fields(bookie_id=_TEXT, address=_TEXT)),
+        commands=("zbk bookie ls",),
     ),
     Operation(
         "GET", "/api/v1/zbk/bookie/cookie", "List the cookies of all bookies of the cluster.",
         bookies.list_cookies, _list(_fields(bookie_id=_TEXT, instance_id=_TEXT)),
+        commands=("zbk bookie cookie show",),
     ),
     Operation(
         "DELETE", "/api/v1/zbk/bookie/cookie",
         "Remove a stopped bookie for good, without copying its entries.",
         bookies.delete_cookie, _fields(bookie_id=_TEXT),
         (Parameter("bookie_id", "string", "Id of the bookie."),),
+        commands=("zbk bookie cookie delete",),
     ),
     Operation(
         "GET", "/api/v1/bookie/list_bookies", "List the bookies, with their hosts if wanted.",
@@ -269,10 +294,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("type", "string", "Writable or read-only.", "rw", choices=("rw", "ro")),
             Parameter("print_hostnames", "boolean", "Add their hosts.", default=False),
         ),
+        commands=("zbk bookie ls",),
     ),
     Operation(
         "GET", "/api/v1/bookie/list_bookie_info", "List the space of the bookies, in bytes.",
         bookies.list_bookie_info, _map({"anyOf": [_SPACE, {"type": "null"}]}),
+        commands=("zbk bookie show",),
     ),
     Operation(
         "GET", "/api/v1/bookie/cluster_info",
@@ -284,11 +311,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             writableBookiesCount=_NUMBER, readonlyBookiesCount=_NUMBER,
             unavailableBookiesCount=_NUMBER,
         ),
+        commands=("zbk status",),
     ),
     Operation(
         "GET", "/api/v1/config/server_config",
         "Show the options of the bookie of this process, without secrets.",
         own_bookie.server_config, _map(_TEXT),
+        commands=("zbk config show",),
     ),
     Operation(
         "GET", "/api/v1/bookie/list_disk_file",
@@ -305,6 +334,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET", "/api/v1/bookie/info", "Show what a bookie reports about itself.",
         bookies.bookie_info,
         _fields(freeSpace=_NUMBER, totalSpace=_MAYBE_NUMBER, bookie_id=_TEXT), (_BOOKIE_ID,),
+        commands=("zbk bookie show",),
     ),
     Operation(
         "GET", "/api/v1/bookie/state", "Show the state of a bookie.",
@@ -313,15 +343,18 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             running=_FLAG, readOnly=_FLAG, shuttingDown=_FLAG, availableForHighPriorityWrites=_FLAG
         ),
         (_BOOKIE_ID,),
+        commands=("zbk bookie show",),
     ),
     Operation(
         "GET", "/api/v1/bookie/state/readonly", "Show whether a bookie is read-only.",
         bookies.readonly_switch, _fields(readOnly=_FLAG, switched=_FLAG), (_BOOKIE_ID,),
+        commands=("zbk bookie readonly",),
     ),
     Operation(
         "PUT", "/api/v1/bookie/state/readonly", "Switch a bookie to read-only, or back.",
         bookies.switch_readonly, _fields(switched=_FLAG),
         (_BOOKIE_ID, Parameter("readOnly", "boolean", "Whether it is read-only.")),
+        commands=("zbk bookie readonly",),
     ),
     Operation(
         "GET", "/api/v1/bookie/is_ready", "Check that a bookie responds.",
@@ -330,10 +363,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "GET", "/api/v1/bookie/last_log_mark", "Show how far a bookie's journal is checkpointed.",
         bookies.last_log_mark, _fields(LastLogMark=_TEXT, JournalPosition=_TEXT), (_BOOKIE_ID,),
+        commands=("zbk bookie show",),
     ),
     Operation(
         "GET", "/api/v1/bookie/gc_details", "Show what garbage collection did since the start.",
         bookies.gc_details, _map(_NUMBER), (_BOOKIE_ID,),
+        commands=("zbk bookie show",),
     ),
     Operation(
         "GET", "/api/v1/bookie/gc", "Show whether a bookie collects garbage now.",
@@ -350,27 +385,33 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("forceMajor", "boolean", "As compaction=major.", default=False),
             Parameter("forceMinor", "boolean", "As compaction=minor.", default=False),
         ),
+        commands=("zbk bookie gc",),
     ),
     Operation(
         "GET", "/api/v1/zbk/bookie/scrub", "Show the progress of a bookie's scrubber.",
         bookies.scrub_status, _ANY_OBJECT, (_BOOKIE_ID,),
+        commands=("zbk bookie scrub",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/bookie/scrub", "Make a bookie begin to read its files for damage.",
         bookies.scrub_bookie, _ANY_OBJECT, (_BOOKIE_ID,),
+        commands=("zbk bookie scrub",),
     ),
     Operation(
         "GET", "/api/v1/autorecovery/status", "Show whether autorecovery is enabled.",
         recovery.autorecovery_status, _fields(enabled=_FLAG),
+        commands=("zbk autorecovery status",),
     ),
     Operation(
         "PUT", "/api/v1/autorecovery/status", "Enable or disable autorecovery in the cluster.",
         recovery.switch_autorecovery, _fields(enabled=_FLAG),
         (Parameter("enabled", "boolean", "Whether it is enabled."),),
+        commands=("zbk autorecovery enable", "zbk autorecovery disable"),
     ),
     Operation(
         "GET", "/api/v1/autorecovery/who_is_auditor", "Name the process that audits now.",
         recovery.who_is_auditor, _fields(Auditor=_MAYBE_TEXT),
+        commands=("zbk autorecovery whoisauditor",),
     ),
     Operation(
         "GET", "/api/v1/autorecovery/list_under_replicated_ledger",
@@ -385,6 +426,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 "Show the bookies that lack entries: an object, by ledger id.", default=False,
             ),
         ),
+        commands=("zbk ledger underreplicated",),
     ),
     Operation(
         "GET", "/api/v1/zbk/autorecovery/task",
@@ -392,30 +434,36 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         recovery.list_tasks,
         _list(_fields(ledger_id=_NUMBER, state=_TEXT, why=_TEXT, missing=_map(_list(_TEXT)))),
         (Parameter("ledger_id", "integer", "Of this ledger only.", None),),
+        commands=("zbk ledger underreplicated",),
     ),
     Operation(
         "GET", "/api/v1/zbk/autorecovery/auditor", "Show what the last auditor said of itself.",
         recovery.auditor_status, _fields(status={"type": ["object", "null"]}),
+        commands=("zbk autorecovery status",),
     ),
     Operation(
         "PUT", "/api/v1/autorecovery/trigger_audit", "Look for lost bookies now.",
         recovery.trigger_audit, _fields(triggered=_FLAG),
+        commands=("zbk autorecovery trigger",),
     ),
     Operation(
         "GET", "/api/v1/autorecovery/lost_bookie_recovery_delay",
         "Show how long one lost bookie has to return; null: as the auditors are configured.",
         recovery.lost_bookie_delay, _fields(delay_seconds=_MAYBE_NUMBER),
+        commands=("zbk autorecovery delay",),
     ),
     Operation(
         "PUT", "/api/v1/autorecovery/lost_bookie_recovery_delay",
         "Set how long one lost bookie has to return.",
         recovery.set_lost_bookie_delay, _fields(delay_seconds=_MAYBE_NUMBER),
         (Parameter("delay_seconds", "integer", "Seconds.", high=7 * 86_400),),
+        commands=("zbk autorecovery delay",),
     ),
     Operation(
         "DELETE", "/api/v1/autorecovery/lost_bookie_recovery_delay",
         "Return to the delay that each auditor is configured with.",
         recovery.reset_lost_bookie_delay, _fields(delay_seconds=_MAYBE_NUMBER),
+        commands=("zbk autorecovery delay",),
     ),
     Operation(
         "PUT", "/api/v1/autorecovery/bookie",
@@ -432,6 +480,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             _GRACE,
             _MOVE_PASSWORD,
         ),
+        commands=("zbk bookie recover",),
     ),
     Operation(
         "PUT", "/api/v1/autorecovery/decommission",
@@ -450,6 +499,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             _GRACE,
             _MOVE_PASSWORD,
         ),
+        commands=("zbk bookie decommission",),
     ),
     Operation(
         "GET", "/api/v1/zbk/job/list", "List the jobs of this process with their progress.",
@@ -463,10 +513,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET", "/api/v1/zbk/status", "Show whether the cluster is healthy, and if not, why.",
         process.cluster_status,
         _fields(is_healthy=_FLAG, version=_TEXT, findings=_list(_ANY_OBJECT)),
+        commands=("zbk status",),
     ),
     Operation(
         "PUT", "/api/v1/zbk/metadata/check", "Begin to check all records of the metadata: a job.",
         process.check_metadata, _JOB,
+        commands=("zbk metadata check",),
     ),
     Operation(
         "GET", "/api/v1/zbk/log_level", "Show the log level of this process.",
