@@ -8,15 +8,16 @@ import zbk
 from zbk.cli.command import ZbkCommand
 from zbk.cli.generate.containers import (
     AUTORECOVERY_COMMAND,
+    CONSOLE_PATH,
     CONSOLE_PORT,
     DEFAULT_IMAGE,
-    HTTP_PORT,
     INIT_COMMAND,
     RUN_COMMAND,
     STOP_S,
     USER_ID,
     autorecovery_environment,
     bookie_environment,
+    http_check,
 )
 from zbk.cli.generate.yaml_text import yaml_text
 from zbk.cli.options import integer_option
@@ -78,7 +79,7 @@ def _bookie(name: str, image: str) -> dict[str, Any]:
         "command": ["sh", "-c", command],
         "environment": bookie_environment(METADATA, f"tcp://{name}:3181"),
         "volumes": [f"{name}-data:/data"],
-        "healthcheck": _check(_http_check()) | {"start_period": "10m"},  # while it replays
+        "healthcheck": _check(http_check()) | {"start_period": "10m"},  # while it replays
     }
 
 
@@ -86,7 +87,7 @@ def _autorecovery(image: str) -> dict[str, Any]:
     return _service(image) | {
         "command": list(AUTORECOVERY_COMMAND),
         "environment": autorecovery_environment(METADATA),
-        "healthcheck": _check(_http_check()),
+        "healthcheck": _check(http_check()),
     }
 
 
@@ -95,7 +96,7 @@ def _console(image: str) -> dict[str, Any]:
         "command": ["zbk", "console", "--http", f"0.0.0.0:{CONSOLE_PORT}"],
         "environment": {"ZBK_METADATA": METADATA},
         "ports": [f"127.0.0.1:{CONSOLE_PORT}:{CONSOLE_PORT}"],  # the console has no login
-        "healthcheck": _check(_http_check(CONSOLE_PORT, "/index.json")),
+        "healthcheck": _check(http_check(CONSOLE_PORT, CONSOLE_PATH)),
     }
 
 
@@ -113,11 +114,6 @@ def _service(image: str) -> dict[str, Any]:
         "ulimits": {"nofile": 65_536},
         "depends_on": {"zookeeper": {"condition": "service_healthy"}},
     }
-
-
-def _http_check(port: int = HTTP_PORT, path: str = "/readyz") -> list[str]:
-    url = f"http://127.0.0.1:{port}{path}"
-    return ["python3", "-c", f"import urllib.request as r; r.urlopen('{url}', timeout=3)"]
 
 
 def _check(command: list[str]) -> dict[str, Any]:

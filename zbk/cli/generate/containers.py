@@ -21,6 +21,14 @@ INIT_COMMAND: Final = f"test -e {JOURNAL_DIR}/cookie || zbk bookie init"
 
 RUN_COMMAND: Final = ("zbk", "bookie", "run", "--log-format", "json")
 AUTORECOVERY_COMMAND: Final = ("zbk", "autorecovery", "run", "--log-format", "json")
+CONSOLE_PATH: Final = "/index.json"
+"""A page of the console that is served as soon as it runs."""
+
+
+def http_check(port: int = HTTP_PORT, path: str = "/readyz") -> list[str]:
+    """Return the command that fails unless a server on loopback answers."""
+    url = f"http://127.0.0.1:{port}{path}"
+    return ["python3", "-c", f"import urllib.request as r; r.urlopen('{url}', timeout=3)"]
 
 
 def bookie_environment(metadata: str, advertise: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ COMMANDS = {
         "Print a compose file: ZooKeeper, bookies, autorecovery, console.",
     ),
     "k8s": LazyCommand(
-        "zbk.cli.generate.k8s:k8s", "Print Kubernetes manifests: bookies and autorecovery."
+        "zbk.cli.generate.k8s:k8s", "Print Kubernetes manifests: bookies, autorecovery, console."
     ),
     "alerts": LazyCommand(
         "zbk.cli.generate.alerts:alerts", "Print the alert rules for Prometheus."

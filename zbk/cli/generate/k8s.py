@@ -1,4 +1,4 @@
-"""``zbk generate k8s``: bookies as a StatefulSet, autorecovery as a Deployment."""
+"""``zbk generate k8s``: bookies as a StatefulSet, autorecovery and the console as Deployments."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -11,6 +11,8 @@ from zbk.cli.command import ZbkCommand
 from zbk.cli.generate.containers import (
     AUTORECOVERY_COMMAND,
     BOOKIE_PORT,
+    CONSOLE_PATH,
+    CONSOLE_PORT,
     DEFAULT_IMAGE,
     HTTP_PORT,
     INIT_COMMAND,
@@ -21,12 +23,14 @@ from zbk.cli.generate.containers import (
     USER_ID,
     autorecovery_environment,
     bookie_environment,
+    http_check,
 )
 from zbk.cli.generate.yaml_text import yaml_text
 from zbk.cli.options import integer_option
 
 NAME: Final = "zbk-bookie"
 AUTORECOVERY_NAME: Final = "zbk-autorecovery"
+CONSOLE_NAME: Final = "zbk-console"
 START_S: Final = 3_600
 """Seconds in which a bookie replays its journal after a crash."""
 
@@ -55,11 +59,14 @@ START_S: Final = 3_600
     "--journal-storage", default="10Gi", show_default=True, help="Volume of each bookie's journal."
 )
 def k8s(metadata: str, bookie_count: int, image: str, storage: str, journal_storage: str) -> None:
-    """Print Kubernetes manifests: bookies and autorecovery.
+    """Print Kubernetes manifests: bookies, autorecovery, console.
 
-    A headless service, a StatefulSet, a PodDisruptionBudget and a Deployment. The id of a bookie is
-    in its volumes, which stay with the name of its pod, so a pod that moves to another node is the
-    same bookie. ZooKeeper is not part of the manifests.
+    A headless service, a StatefulSet, a PodDisruptionBudget and two Deployments. The id of a bookie
+    is in its volumes, which stay with the name of its pod, so a pod that moves to another node is
+    the same bookie. ZooKeeper is not part of the manifests.
+
+    The console has no login and listens on loopback of its pod. Open it with
+    `kubectl port-forward deployment/zbk-console 8710`.
     """
     click.echo(f"# Written by `zbk generate k8s` of zbk {zbk.__version__}.")
     sizes = {"journal": journal_storage, "ledgers": storage}
@@ -75,6 +82,7 @@ def manifests(
         _stateful_set(metadata, bookie_count, image, sizes),
         _disruption_budget(),
         _autorecovery(metadata, image),
+        _console(metadata, image),
     ]
 
 
@@ -166,12 +174,38 @@ def _autorecovery(metadata: str, image: str) -> dict[str, Any]:
             "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}},
         }
     )
-    spec = {
-        "replicas": 2,
-        "selector": {"matchLabels": _labels(AUTORECOVERY_NAME)},
-        "template": _template(AUTORECOVERY_NAME, {"containers": [container]}),
+    return _deployment(AUTORECOVERY_NAME, 2, container)
+
+
+def _console(metadata: str, image: str) -> dict[str, Any]:
+    # the kubelet reaches no port on loopback, so the probes run in the container
+    probe = {
+        "exec": {"command": http_check(CONSOLE_PORT, CONSOLE_PATH)},
+        "periodSeconds": 30,
+        "timeoutSeconds": 10,
     }
-    return _object("apps/v1", "Deployment", AUTORECOVERY_NAME, spec)
+    container = (
+        {"name": "console"}
+        | _container(image)
+        | {
+            "command": ["zbk", "console", "--http", f"127.0.0.1:{CONSOLE_PORT}"],
+            "env": _variables({"ZBK_METADATA": metadata}),
+            "startupProbe": probe | {"periodSeconds": 5, "failureThreshold": 24},
+            "livenessProbe": probe,
+            "readinessProbe": probe,
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+        }
+    )
+    return _deployment(CONSOLE_NAME, 1, container)
+
+
+def _deployment(name: str, count: int, container: dict[str, Any]) -> dict[str, Any]:
+    spec = {
+        "replicas": count,
+        "selector": {"matchLabels": _labels(name)},
+        "template": _template(name, {"containers": [container]}),
+    }
+    return _object("apps/v1", "Deployment", name, spec)
 
 
 def _template(name: str, pod: dict[str, Any]) -> dict[str, Any]:

@@ -159,14 +159,23 @@ def test_the_number_of_bookies_is_chosen(run: Run) -> None:
 # ------------------------------------------------------------------ Kubernetes
 
 
+def name_of(manifest: dict[str, Any]) -> str:
+    return str(manifest["metadata"]["name"])
+
+
 def of_kind(kind: str) -> dict[str, Any]:
     (found,) = [one for one in K8S if one["kind"] == kind]
     return found
 
 
+def workloads() -> list[dict[str, Any]]:
+    """Bookies, autorecovery and the console."""
+    return [one for one in K8S if one["kind"] in ("StatefulSet", "Deployment")]
+
+
 def containers() -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Yield each container with its pod and its manifest."""
-    for manifest in (of_kind("StatefulSet"), of_kind("Deployment")):
+    for manifest in workloads():
         pod = manifest["spec"]["template"]["spec"]
         for container in [*pod.get("initContainers", ()), *pod["containers"]]:
             yield container, pod, manifest
@@ -178,10 +187,11 @@ def test_the_kinds_have_their_versions() -> None:
         ("apps/v1", "StatefulSet"),
         ("policy/v1", "PodDisruptionBudget"),
         ("apps/v1", "Deployment"),
+        ("apps/v1", "Deployment"),
     ]
 
 
-@pytest.mark.parametrize("manifest", K8S, ids=lambda one: str(one["kind"]))
+@pytest.mark.parametrize("manifest", K8S, ids=lambda one: f"{one['kind']}-{name_of(one)}")
 def test_a_manifest_fits_the_schema_of_kubernetes(manifest: dict[str, Any]) -> None:
     """``strict``: a field that Kubernetes does not know is an error, as a mistyped one is."""
     for version in ("1.27", kubernetes_validate.latest_version()):
@@ -204,8 +214,9 @@ def test_selectors_find_the_pods() -> None:
     assert of_kind("Service")["spec"]["clusterIP"] == "None"
     assert of_kind("StatefulSet")["spec"]["serviceName"] == of_kind("Service")["metadata"]["name"]
     assert of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
-    for kind in ("StatefulSet", "Deployment"):
-        spec = of_kind(kind)["spec"]
+    assert len({tuple(one["spec"]["selector"]["matchLabels"].items()) for one in workloads()}) == 3
+    for workload in workloads():
+        spec = workload["spec"]
         assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
 
 
@@ -217,7 +228,7 @@ def test_volumes_ports_and_probes_exist() -> None:
         assert {one["name"] for one in container["volumeMounts"]} <= volumes
         ports = {one["name"] for one in container.get("ports", ())}
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            if probe in container:
+            if "httpGet" in container.get(probe, ()):
                 assert container[probe]["httpGet"]["port"] in ports
                 assert container[probe]["httpGet"]["path"] in ("/livez", "/readyz")
     targets = {one["targetPort"] for one in of_kind("Service")["spec"]["ports"]}
@@ -232,7 +243,21 @@ def test_the_commands_of_the_pods_are_those_of_zbk() -> None:
         for command in commands_in(container["command"]):
             parse(command)
             seen.append(command[:2])
-    assert seen == [["bookie", "init"], ["bookie", "run"], ["autorecovery", "run"]]
+    assert seen == [
+        ["bookie", "init"], ["bookie", "run"], ["autorecovery", "run"], ["console", "--http"],
+    ]  # fmt: skip
+
+
+def test_the_console_of_kubernetes_is_reached_from_its_pod_alone_and_cannot_act() -> None:
+    (container,) = [one for one, _, _ in containers() if one["name"] == "console"]
+    address = container["command"][container["command"].index("--http") + 1]
+    assert address == "127.0.0.1:8710"
+    assert "--allow-actions" not in container["command"]
+    assert "ports" not in container
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        program, _, text = container[name]["exec"]["command"]
+        assert program == "python3"
+        assert f"http://{address}/index.json" in text
 
 
 def test_the_directories_of_a_bookie_are_in_its_volumes() -> None:
