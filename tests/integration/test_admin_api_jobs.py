@@ -18,6 +18,8 @@ from zbk.admin.access import Access
 from zbk.admin.cluster import Cluster
 from zbk.admin.operation import SECRET_HEADER
 from zbk.admin.routes import admin_routes
+from zbk.auditor.check_by_hand import check_by_hand
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 from zbk.config import BookieConfig
 from zbk.http import serve
@@ -186,6 +188,12 @@ def test_the_metadata_and_the_copies_of_a_ledger_are_checked(api: Api) -> None:
     query = f"ledger_id={ledger.ledger_id}"
     found = api.ask("GET", f"/api/v1/zbk/ledger/check?{query}")
     assert (found["is_whole"], found["state"]) == (True, "CLOSED")
+    with ClusterConnection(api.running.metadata_uri) as connection:
+        stopped = check_by_hand(
+            connection, ledger.ledger_id, is_full=True, is_reporting=True, is_over=lambda: True
+        )
+    assert set(stopped.undecided) == set(api.holders(ledger.ledger_id))
+    assert stopped.missing == {}
     for action in (f"/api/v1/zbk/ledger/check?{query}&full=true", "/api/v1/zbk/metadata/check"):
         done = api.ended_job(api.ask("PUT", action)["job_id"])
         assert (done["state"], done["error"]) == ("done", "")

@@ -14,7 +14,7 @@ from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError
 from zbk.protocol.ledger.filter import LedgerFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from zbk.protocol.entry.read_batch import ReadBatch
     from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -158,7 +158,7 @@ def sync_ledger(cluster: Cluster, given: Arguments) -> dict[str, int]:
 
 def check_ledger(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Return which entries of a ledger its bookies lack, without reading all entries."""
-    return _checked(cluster, given["ledger_id"], is_full=False, is_reporting=False)
+    return _checked(cluster, given["ledger_id"])
 
 
 def begin_check(cluster: Cluster, given: Arguments) -> dict[str, Any]:
@@ -166,8 +166,11 @@ def begin_check(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     ledger_id, is_full, is_reporting = given["ledger_id"], given["full"], given["report"]
     cluster.client.get_ledger_metadata(ledger_id)  # so that a wrong id is an error at once
 
-    def work(progress: JobProgress, _is_stopped: threading.Event) -> None:
-        found = _checked(cluster, ledger_id, is_full=is_full, is_reporting=is_reporting)
+    def work(progress: JobProgress, is_stopped: threading.Event) -> None:
+        found = _checked(
+            cluster, ledger_id, is_full=is_full, is_reporting=is_reporting,
+            is_over=is_stopped.is_set,
+        )  # fmt: skip
         progress.ledger_count = 1
         if not found["is_whole"]:
             progress.note_left(found)
@@ -201,11 +204,18 @@ def _custom(texts: "Sequence[str]") -> dict[str, bytes]:
 
 
 def _checked(
-    cluster: Cluster, ledger_id: int, *, is_full: bool, is_reporting: bool
+    cluster: Cluster,
+    ledger_id: int,
+    *,
+    is_full: bool = False,
+    is_reporting: bool = False,
+    is_over: "Callable[[], bool]" = lambda: False,
 ) -> dict[str, Any]:
     from zbk.auditor.check_by_hand import check_by_hand  # noqa: PLC0415 - seldom used
 
-    found = check_by_hand(cluster.connection, ledger_id, is_full=is_full, is_reporting=is_reporting)
+    found = check_by_hand(
+        cluster.connection, ledger_id, is_full=is_full, is_reporting=is_reporting, is_over=is_over
+    )
     shown: dict[str, Any] = msgspec.to_builtins(found)
     return shown | {"is_whole": found.is_whole}
 

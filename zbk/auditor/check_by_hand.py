@@ -1,6 +1,6 @@
 """The check of one ledger by hand: the entries that its bookies lack, reported if wanted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -26,19 +26,25 @@ class LedgerFindings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_by_hand(
-    connection: ClusterConnection, ledger_id: int, *, is_full: bool, is_reporting: bool
+    connection: ClusterConnection,
+    ledger_id: int,
+    *,
+    is_full: bool,
+    is_reporting: bool,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> LedgerFindings:
     """Return the findings of a check of one ledger; report missing replicas if wanted.
 
     The check reads the first and the last entry of each fragment, or with ``is_full`` all entries
-    of all replicas, and compares what the bookies hold.
+    of all replicas, and compares what the bookies hold. Replicas that are left when ``is_over``
+    returns true are undecided.
 
     Raises:
         NoSuchLedgerError: the ledger does not exist.
         MetadataUnavailableError: the metadata store does not answer; parts may be reported.
     """
     found, _version = connection.ledgers.read(ledger_id)
-    checker = LedgerChecker(connection.requests)
+    checker = LedgerChecker(connection.requests, is_over)
     checked = checker.read_replicas(found, is_full=is_full)
     checker.add_holdings(checked, found)
     for one in reports_of(ledger_id, checked) if is_reporting else ():
