@@ -3,6 +3,9 @@
 A part looks at ``LOOK_COUNT`` ledger ids, the newest first, and names the id where the next part
 begins. So its cost does not depend on the number of ledgers, and every ledger can be reached. All
 bookies of all ledgers of a part are asked at once.
+
+The metrics of bookies bound the rest: no VD ledger, shown or not, has more un-synced bytes at a
+bookie than the journals there. If all bookies have none, no entry of any ledger is at risk.
 """
 
 from collections.abc import Mapping
@@ -42,6 +45,7 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
                 found.append(ledger)
         rows = _rows(collector, found, registered)
     facts = collector.facts
+    registered_count = len(facts.bookies) if facts else 0
     journals = [
         {
             "bookie_id": one.bookie_id,
@@ -59,6 +63,9 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
         "before_id": before,
         "next_before": first or None,
         "is_newest": before == end,
+        "unsynced_size": sum(float(str(one["unsynced_size"])) for one in journals)
+        if journals and len(journals) == registered_count
+        else None,
         "journals": sorted(journals, key=lambda one: -float(str(one["unsynced_size"])))[
             :JOURNAL_COUNT_MAX
         ],

@@ -10,12 +10,14 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from click.testing import CliRunner
 
+from tests.support.health import bookie_facts, cluster_facts
 from tests.support.machine import patient_s
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.unit.console.conftest import LEDGER_COUNT, Site
 from zbk.cli.main import cli
 from zbk.console.app import NAVIGATION
 from zbk.console.history import Event
+from zbk.health.bookie_scrape import BookieScrape
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.values import Cookie
@@ -144,6 +146,25 @@ def test_older_ledgers_are_parts_of_the_page_of_durability(site: Site) -> None:
     assert ([one["ledger_id"] for one in last["ledgers"]], last["next_before"]) == ([2, 1, 0], None)
     assert twin(site, "/durability.json?before=99999999")["is_newest"]
     assert ask(site, "/durability?before=x")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((0, 0), "no entry of any ledger is at risk"),
+        ((512, 1_024), "at most 1.5 KiB un-synced"),
+        ((0, None), "no bound for all ledgers is known"),
+    ],
+)
+def test_metrics_bound_what_is_at_risk_in_all_ledgers(
+    site: Site, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int | None, ...], expected: str
+) -> None:
+    bookies = [
+        bookie_facts(f"b-{n}", scraped=None if size is None else BookieScrape(0, 0, size, 0))
+        for n, size in enumerate(sizes)
+    ]
+    monkeypatch.setattr(site.collector, "facts", cluster_facts(*bookies))
+    assert expected in ask(site, "/durability")[1]
 
 
 def test_what_a_client_gives_is_escaped(site: Site) -> None:
