@@ -257,6 +257,8 @@ def test_a_bookie_is_emptied_and_removed_by_jobs(api: Api) -> None:
     named = api.ask("GET", f"/api/v1/zbk/ledger/find?bookie_id={victim}")
     assert named["ledgers"].keys() == {str(sole.ledger_id)}
     assert "still name it" in decommission()["error"]
+    kept = decommission(delete_cookie=False)
+    assert (kept["state"], kept["progress"]["left_count"]) == ("failed", 1)
     for wrong_count in (0, 8):
         stated = decommission(give_up_count=wrong_count)
         assert "7 entries would be lost" in stated["error"]

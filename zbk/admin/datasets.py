@@ -73,7 +73,7 @@ def collect_data_sets(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     if name:
         data_sets.history(name)  # so that a wrong name is an error at once
 
-    def work(progress: JobProgress, is_stopped: threading.Event) -> None:
+    def work(progress: JobProgress, is_stopped: threading.Event) -> bool:
         found = (
             iter([data_sets.collect(name, is_dry_run=is_dry_run)])
             if name
@@ -84,9 +84,10 @@ def collect_data_sets(cluster: Cluster, given: Arguments) -> dict[str, Any]:
             if one.refused:
                 progress.note_left({"dataset": one.name, "why": one.refused})
             if is_stopped.is_set():
-                return
+                return False
         if progress.left_count:
             raise DataSetConflictError(name or "all", "some were left as they are; see left")
+        return True
 
     options = {"dry_run": is_dry_run, "has_password": bool(given["password"])}
     what = f"collect data set {name}" if name else "collect all data sets"

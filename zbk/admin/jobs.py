@@ -71,8 +71,8 @@ def shown_job(job: Job) -> dict[str, Any]:
     return shown
 
 
-Work = Callable[[JobProgress, threading.Event], None]
-"""Does a job, and ends early when the event is set."""
+Work = Callable[[JobProgress, threading.Event], bool]
+"""Does a job; returns false if it has ended early because the event was set."""
 
 
 class Jobs:
@@ -149,18 +149,18 @@ class Jobs:
     def _run(self) -> None:
         while (taken := self._next()) is not None:
             job, work, is_stopped = taken
-            error = ""
+            error, is_complete = "", False
             LOG.info("job %s begins", job.name, extra={"event": "admin.job.begin", "job": job.name})
             try:
-                work(job.progress, is_stopped)
+                is_complete = work(job.progress, is_stopped)
             except ZbkError as failure:
                 error = str(failure)
             except Exception:
                 LOG.exception("job %s failed", job.name, extra={"event": "admin.job.failed"})
                 error = "an error of zbk: see its log"
+            state: JobState = "done" if is_complete else "failed" if error else "stopped"
             with self._lock:
-                state: JobState = "failed" if error else "done"
-                self._end(job, "stopped" if is_stopped.is_set() else state, error)
+                self._end(job, state, error)
             LOG.info(
                 "job %s is %s%s", job.name, job.state, f": {error}" if error else "",
                 extra={"event": "admin.job.end", "job": job.name, "state": job.state},

@@ -166,15 +166,18 @@ def begin_check(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     ledger_id, is_full, is_reporting = given["ledger_id"], given["full"], given["report"]
     cluster.client.get_ledger_metadata(ledger_id)  # so that a wrong id is an error at once
 
-    def work(progress: JobProgress, is_stopped: threading.Event) -> None:
+    def work(progress: JobProgress, is_stopped: threading.Event) -> bool:
         found = _checked(
             cluster, ledger_id, is_full=is_full, is_reporting=is_reporting,
             is_over=is_stopped.is_set,
         )  # fmt: skip
+        if is_stopped.is_set():
+            return False
         progress.ledger_count = 1
         if not found["is_whole"]:
             progress.note_left(found)
             raise DamageError(f"ledger {ledger_id} lacks replicas, or bookies are silent; see left")
+        return True
 
     options = {"full": is_full, "report": is_reporting}
     return shown_job(cluster.jobs.begin(f"check ledger {ledger_id}", options, work))

@@ -18,6 +18,14 @@ GRACE_MS: Final = 30_000
 """Time that a writer has to replace the bookie before its ledger is fenced."""
 
 
+class _End(msgspec.Struct, frozen=True):
+    """The end of a decommissioning, after all entries that have another replica are copied."""
+
+    delete_cookie: bool = True
+    give_up_count: int | None = None
+    """Entries that may be lost for good: exactly so many. ``None``: any loss is a failure."""
+
+
 def recover_bookies(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Begin to copy the entries of bookies to others; return the jobs."""
     targets = given["bookie_dest"]
@@ -46,14 +54,6 @@ def decommission_bookie(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     return shown_job(_begin_decommission(cluster, bookie_id, options, end))
 
 
-class _End(msgspec.Struct, frozen=True):
-    """The end of a decommissioning, after all entries that have another replica are copied."""
-
-    delete_cookie: bool = True
-    give_up_count: int | None = None
-    """Entries that may be lost for good: exactly so many. ``None``: any loss is a failure."""
-
-
 def list_jobs(cluster: Cluster, _given: Arguments) -> list[dict[str, Any]]:
     """Return the jobs of this process, the oldest first."""
     return [shown_job(one) for one in cluster.jobs.list()]
@@ -80,13 +80,14 @@ def _options(given: Arguments, to: str, ledger_id: int | None) -> "MoveOptions":
 
 
 def _begin_recover(cluster: Cluster, bookie_id: str, options: "MoveOptions") -> Job:
-    def work(progress: JobProgress, is_stopped: threading.Event) -> None:
+    def work(progress: JobProgress, is_stopped: threading.Event) -> bool:
         move = _move(cluster, bookie_id, options, progress, is_stopped)
         move.check()
         _note(progress, move.run())
-        if progress.left_count:
-            reason = f"{progress.left_count} ledgers could not be moved; see left"
-            raise BookieInUseError(bookie_id, reason)
+        if is_stopped.is_set():
+            return False
+        _check_all_moved(progress, bookie_id)
+        return True
 
     return cluster.jobs.begin(f"recover {bookie_id}", _compared(options), work)
 
@@ -98,15 +99,19 @@ def _begin_decommission(
 
     end = end or _End()
 
-    def work(progress: JobProgress, is_stopped: threading.Event) -> None:
+    def work(progress: JobProgress, is_stopped: threading.Event) -> bool:
         move = _move(cluster, bookie_id, options, progress, is_stopped)
         leaving = Decommission(move, cluster.connection, bookie_id)
         _note(progress, leaving.run())
-        if not end.delete_cookie or is_stopped.is_set():
-            return
+        if is_stopped.is_set():
+            return False
+        if not end.delete_cookie:
+            _check_all_moved(progress, bookie_id)
+            return True
         if end.give_up_count is not None:
             _give_up(progress, leaving, bookie_id, end.give_up_count)
         leaving.finish()
+        return True
 
     compared = _compared(options) | msgspec.structs.asdict(end)
     return cluster.jobs.begin(f"decommission {bookie_id}", compared, work)
@@ -155,6 +160,12 @@ def _note(progress: JobProgress, moved: "Iterator[LedgerMoved]") -> None:
             continue
         left = {"ledger_id": one.ledger_id, "outcome": one.outcome, "why": one.why}
         progress.note_left(left)
+
+
+def _check_all_moved(progress: JobProgress, bookie_id: str) -> None:
+    if progress.left_count:
+        reason = f"{progress.left_count} ledgers could not be moved; see left"
+        raise BookieInUseError(bookie_id, reason)
 
 
 def _compared(options: "MoveOptions") -> dict[str, Any]:

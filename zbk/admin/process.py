@@ -33,11 +33,12 @@ def check_metadata(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
     """Begin to check all records of the metadata; return the job."""
     from zbk.metadata.dumps.store_check import problems_in  # noqa: PLC0415 - seldom used
 
-    def work(progress: JobProgress, _is_stopped: threading.Event) -> None:
+    def work(progress: JobProgress, _is_stopped: threading.Event) -> bool:
         for one in problems_in(cluster.store):
             progress.note_left(msgspec.to_builtins(one))
         if progress.left_count:
             raise DamageError(f"{progress.left_count} records cannot be relied on; see left")
+        return True
 
     return shown_job(cluster.jobs.begin("check metadata", {}, work))
 

@@ -194,7 +194,7 @@ def test_every_answer_is_as_the_document_describes_it(
     api.client.add_log("orders", [b"one"])
     load_id = DataSets(cast("Client", api.client)).begin("events").load_id
     if operation.name == "stop_job":
-        api.cluster.jobs.begin("nothing", {}, lambda _progress, _is_stopped: None)
+        api.cluster.jobs.begin("nothing", {}, lambda _progress, _is_stopped: True)
     samples = SAMPLES | {"load_id": load_id}
     required = {one.name: samples[one.name] for one in operation.parameters if one.is_required}
     before = logging.getLogger("zbk").level

@@ -18,12 +18,17 @@ def jobs() -> Iterator[Jobs]:
     made.close()
 
 
-def until_stopped(_progress: JobProgress, is_stopped: threading.Event) -> None:
+def until_stopped(_progress: JobProgress, is_stopped: threading.Event) -> bool:
     assert is_stopped.wait(30)
+    return False
+
+
+def at_once(_progress: JobProgress, _is_stopped: threading.Event) -> bool:
+    return True
 
 
 def failing(error: Exception) -> Work:
-    def work(_progress: JobProgress, _is_stopped: threading.Event) -> None:
+    def work(_progress: JobProgress, _is_stopped: threading.Event) -> bool:
         raise error
 
     return work
@@ -37,9 +42,10 @@ def test_jobs_run_one_after_the_other_and_keep_their_progress(jobs: Jobs) -> Non
     order: list[int] = []
 
     def work(number: int) -> Work:
-        def run(progress: JobProgress, _is_stopped: threading.Event) -> None:
+        def run(progress: JobProgress, _is_stopped: threading.Event) -> bool:
             order.append(number)
             progress.ledger_count = number
+            return True
 
         return run
 
@@ -65,7 +71,7 @@ def test_a_second_request_gets_the_job_that_runs(jobs: Jobs) -> None:
 def test_an_error_fails_its_job_alone(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
     jobs.begin("busy", {}, failing(BusyError("too much")))
     jobs.begin("bug", {}, failing(ZeroDivisionError("a secret")))
-    jobs.begin("fine", {}, lambda _progress, _is_stopped: None)
+    jobs.begin("fine", {}, at_once)
     wait_until(lambda: states(jobs) == ["failed", "failed", "done"])
     assert [one.error for one in jobs.list()] == ["too much", "an error of zbk: see its log", ""]
     assert "ZeroDivisionError" in caplog.text
@@ -82,9 +88,24 @@ def test_a_job_that_waits_is_stopped_at_once(jobs: Jobs) -> None:
         jobs.stop(77)
 
 
+def test_a_job_that_ends_before_it_sees_the_stop_is_done(jobs: Jobs) -> None:
+    """A bookie whose cookie is deleted may not look as if its decommissioning were unfinished."""
+    is_begun = threading.Event()
+
+    def work(_progress: JobProgress, is_stopped: threading.Event) -> bool:
+        is_begun.set()
+        return is_stopped.wait(30)
+
+    job = jobs.begin("too late to stop", {}, work)
+    assert is_begun.wait(30)
+    jobs.stop(job.job_id)
+    wait_until(lambda: job.ended_ms is not None)
+    assert job.state == "done"
+
+
 def test_the_queue_and_the_memory_are_bounded(jobs: Jobs) -> None:
     for number in range(ENDED_COUNT_MAX + 3):
-        jobs.begin(f"short {number}", {}, lambda _progress, _is_stopped: None)
+        jobs.begin(f"short {number}", {}, at_once)
         wait_until(lambda: "waiting" not in states(jobs) and "running" not in states(jobs))
     assert len(jobs.list()) == ENDED_COUNT_MAX
     for number in range(WAITING_COUNT_MAX + 1):
