@@ -23,7 +23,7 @@ PAGES = (
     "overview", "bookies", "bookie", "ledgers", "ledger", "entries", "durability", "recovery",
     "performance", "events", "datasets", "logs", "config",
 )  # fmt: skip
-OF_A_LOSS = ("overview", "bookies", "ledger", "recovery")
+OF_A_LOSS = ("overview", "bookies", "lost-ledger", "recovery")
 """Pages whose screenshots are taken while a bookie is away."""
 
 
@@ -32,6 +32,7 @@ def path_of(name: str, site: Site) -> str:
         "overview": "/",
         "bookie": f"/bookies/{site.cluster.bookies[0].bookie_id}",
         "ledger": f"/ledgers/{site.vd_id}",
+        "lost-ledger": f"/ledgers/{site.pd_id}",
         "entries": f"/ledgers/{site.striped_id}?at=90",
     }
     return special.get(name, f"/{name}")

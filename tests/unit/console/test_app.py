@@ -167,6 +167,23 @@ def test_metrics_bound_what_is_at_risk_in_all_ledgers(
     assert expected in ask(site, "/durability")[1]
 
 
+def test_ledgers_that_nobody_counted_are_not_shown_as_none(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tile() -> str:
+        found = re.search(
+            r"<b>([^<]*)</b><span><a href=./recovery.>ledgers lack", ask(site, "/")[1]
+        )
+        assert found is not None
+        return found[1]
+
+    monkeypatch.setattr(site.collector, "facts", cluster_facts(cookies=("b-1", "b-2", "b-9")))
+    assert tile() == "?"
+    assert "b-9" in twin(site, "/index.json")["incident"]["bookies"][0]["bookie_id"]
+    monkeypatch.setattr(site.collector, "facts", cluster_facts())
+    assert tile() != "?"
+
+
 def test_what_a_client_gives_is_escaped(site: Site) -> None:
     for path in ("/events?lane=<script>", "/bookies/%3Cscript%3E", "/ledgers?custom=%3Cscript%3E"):
         assert "<script>" not in ask(site, path.replace("<script>", "%3Cscript%3E"))[1]
