@@ -20,6 +20,7 @@ from zbk.errors import ForkedProcessError, InvalidOptionError, TooManyOpenFilesE
 from zbk.metrics.registry import MetricRegistry
 from zbk.system.context import read_context
 from zbk.system.descriptors import has_descriptors
+from zbk.tracing.setup import TracerProvider
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 
@@ -31,6 +32,7 @@ def connect(
     uri: str | None = None,
     *,
     metrics: MetricRegistry | None = None,
+    tracing: TracerProvider | bool = True,
     **options: Unpack[ClientOptions],
 ) -> "Client":
     """Connect to a cluster.
@@ -39,7 +41,9 @@ def connect(
     ``sqlite:///path``. The default is ``$ZBK_METADATA``, then the cluster that ``zbk up`` runs.
     ``options`` are the fields of ``zbk.config.ClientConfig``; sizes may be texts like ``"1 MiB"``
     and durations like ``"2s"``. ``metrics`` is a ``prometheus_client.CollectorRegistry``, which
-    exposes the metrics of this client until it is closed; each client needs its own.
+    exposes the metrics of this client until it is closed; each client needs its own. With
+    ``tracing`` the client adds spans to the OpenTelemetry traces of its callers: through the global
+    tracer provider, if the program has imported ``opentelemetry``, or the provider that is given.
 
     Raises:
         InvalidOptionError: an unknown option, a bad address, or none at all.
@@ -57,6 +61,7 @@ def connect(
     if uri is not None:
         uri = arguments.text("uri", uri, URI_SIZE_MAX)
     check_registry(metrics)
+    arguments.tracing(tracing)
     config = convert(ClientConfig, options)
     address = uri or os.environ.get(METADATA_VARIABLE) or read_context()
     if not address:
@@ -68,7 +73,7 @@ def connect(
         )
     if not has_descriptors(DESCRIPTOR_COUNT):
         raise TooManyOpenFilesError(f"cannot connect to {address}")
-    return Client(address, config, metrics)
+    return Client(address, config, metrics, tracing)
 
 
 _open_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
@@ -94,7 +99,11 @@ class Client(LogCalls, BookieCalls):
     """
 
     def __init__(
-        self, uri: str, config: ClientConfig, metrics: MetricRegistry | None = None
+        self,
+        uri: str,
+        config: ClientConfig,
+        metrics: MetricRegistry | None = None,
+        tracing: TracerProvider | bool = True,
     ) -> None:
-        super().__init__(uri, config, metrics)
+        super().__init__(uri, config, metrics, tracing)
         _open_clients.add(self)

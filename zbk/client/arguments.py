@@ -32,6 +32,7 @@ from zbk.errors import ArgumentTypeError, ArgumentValueError, EntryTooLargeError
 from zbk.metadata.paths import check_bookie_id, data_set_path, log_path
 from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 from zbk.protocol.log.position import LogPosition
+from zbk.tracing.setup import TracerProvider
 
 TIMEOUT_S_MAX: Final = 1_000_000_000.0
 """31 years. Locks and clocks that count nanoseconds in 64 bits overflow after 292 years."""
@@ -266,6 +267,13 @@ def instance(name: str, value: object, kind: type[InstanceT]) -> InstanceT:
     if not isinstance(value, kind):
         raise _wrong_type(name, value, f"give a {kind.__name__}")
     return value
+
+
+def tracing(value: TracerProvider | bool) -> TracerProvider | bool:
+    """Return a flag, or a tracer provider of OpenTelemetry."""
+    if isinstance(value, bool) or callable(getattr(value, "get_tracer", None)):
+        return value
+    raise _wrong_type("tracing", value, "give True, False or a tracer provider")
 
 
 def instances(name: str, values: object, kind: type[InstanceT]) -> list[InstanceT]:

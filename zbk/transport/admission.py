@@ -8,7 +8,7 @@ Runs in the thread of the front (``zbk.transport.router``), under its lock.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import zmq
 
@@ -24,6 +24,9 @@ from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.peers import PeerTable
 from zbk.wire import codec
 from zbk.wire.messages import Add, Bundle, GetLedgerInfo, Hello, Ping, Pong, Read, Request
+
+if TYPE_CHECKING:
+    from zbk.tracing.request_spans import RequestSpans
 
 ANSWER_SIZE_MIN: Final = 64 * 1024
 """Bytes set aside at least for the answer to a read, and for one about a ledger."""
@@ -50,6 +53,7 @@ class Admission:
         ends: ConnectionEnds,
         watch: ConnectionWatch,
         sender: AnswerSender,
+        spans: "RequestSpans | None" = None,
     ) -> None:
         self._identity = identity
         self._read_size_max = read_size_max
@@ -59,6 +63,7 @@ class Admission:
         self._ends = ends
         self._watch = watch
         self._sender = sender
+        self._spans = spans
         self.is_readonly = False  # as HELLO says to clients
         self.refusals = Refusals()
 
@@ -140,7 +145,8 @@ class Admission:
                 if peers.by_name.get(name) is not peer:
                     break  # the refusal found its connection gone
                 continue
-            inbound = Inbound(name, request, frames, size, expected_size, peer)
+            span = None if self._spans is None else self._spans.start(request, size)
+            inbound = Inbound(name, request, frames, size, expected_size, peer, span)
             if isinstance(request, Ping):
                 pong = Pong(request_id=request.request_id, incarnation=self._identity.incarnation)
                 self._sender.send([Outbound(inbound, pong)])

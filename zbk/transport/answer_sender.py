@@ -57,6 +57,9 @@ class AnswerSender:
 
     def send(self, outbounds: Sequence[Outbound]) -> None:
         """Send answers: those to one peer in order, in as few messages as possible."""
+        for outbound in outbounds:
+            if outbound.inbound.span is not None:
+                outbound.inbound.span.answered(outbound.answer)
         if len(outbounds) == 1:
             (outbound,) = outbounds
             if self._peers.settle(outbound.inbound) is not None:

@@ -1,9 +1,14 @@
 """Requests that a bookie receives, and the answers to them."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from zbk.transport.frames import Frame
 from zbk.wire.messages import Message, Request
+
+if TYPE_CHECKING:
+    from zbk.tracing.request_spans import RequestSpan
 
 
 class Inbound(msgspec.Struct, frozen=True):
@@ -15,6 +20,7 @@ class Inbound(msgspec.Struct, frozen=True):
     size: int  # bytes, given back to the peer's credit when it is answered
     expected_size: int = 0  # bytes that are set aside for the answer
     life: object = None  # used by the front: a routing id may be used again by a later connection
+    span: "RequestSpan | None" = None  # its trace
 
 
 class Outbound(msgspec.Struct, frozen=True):

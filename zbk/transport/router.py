@@ -30,7 +30,7 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import zmq
@@ -48,6 +48,9 @@ from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.inflow import InflowLimits
 from zbk.transport.peers import FrontCounts, PeerTable
+
+if TYPE_CHECKING:
+    from zbk.tracing.request_spans import RequestSpans
 
 DRAIN_COUNT_MAX: Final = 256
 BACKLOG_POLL_MS: Final = 5
@@ -77,6 +80,7 @@ class RouterFront:
         limits: FrontLimits,
         deliver: Callable[[list[Inbound]], None],
         on_failure: Callable[[BaseException], None],
+        spans: "RequestSpans | None" = None,
     ) -> None:
         """Bind the socket; ``start`` begins to serve.
 
@@ -113,6 +117,7 @@ class RouterFront:
             ends,
             self._watch,
             self._sender,
+            spans,
         )
         self._thread = threading.Thread(target=self._run, name="zbk-router", daemon=True)
 

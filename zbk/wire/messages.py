@@ -15,6 +15,10 @@ answered with ``UnknownOperationError``.
 The first message of a connection is ``Hello``; everything else is refused before it. Each request
 has an id that its answer repeats. Requests are idempotent: the same one may be sent again.
 
+A request may carry ``traceparent``, a field of W3C Trace Context: the bookie's span of the request
+then belongs to the trace of the caller. It is absent when the caller is not traced. A bookie that
+does not trace, or does not know the field, ignores it.
+
 Version 2 has neither bundles nor ``watch_lacs``: everything else is as in version 3. HELLO says
 which version is spoken: the highest one that both sides know.
 
@@ -64,6 +68,7 @@ Checksum: TypeAlias = Annotated[int, Meta(ge=0)]
 Name: TypeAlias = Annotated[str, Meta(max_length=256)]
 LedgerKey: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 24)]
+Traceparent: TypeAlias = Annotated[str, Meta(max_length=55)]
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, gc=False):
@@ -75,6 +80,12 @@ class Message(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, gc=Fals
 
     request_id: Natural
     incarnation: Natural = 0
+
+
+class TracedRequest(Message, frozen=True, kw_only=True):
+    """A request whose span at the bookie may be part of a trace; see above."""
+
+    traceparent: Traceparent | msgspec.UnsetType = msgspec.UNSET
 
 
 # ------------------------------------------------------------------ requests
@@ -91,7 +102,7 @@ class Hello(Message, frozen=True, tag="hello"):
     software: Name = ""
 
 
-class Add(Message, frozen=True, tag="add"):
+class Add(TracedRequest, frozen=True, tag="add"):
     """Store a batch of entries of one ledger.
 
     A fenced ledger accepts recovery adds; they are answered after an fsync whatever the ledger's
@@ -109,7 +120,7 @@ class Add(Message, frozen=True, tag="add"):
     is_recovery: bool = False
 
 
-class Read(Message, frozen=True, tag="read"):
+class Read(TracedRequest, frozen=True, tag="read"):
     """Read entries: ``first_entry_id .. last_entry_id``, or the ids in a frame of their own.
 
     The answer may hold fewer entries than requested, at least one; the client requests the rest.
@@ -133,7 +144,7 @@ class Read(Message, frozen=True, tag="read"):
     is_checked: bool = False
 
 
-class ReadLac(Message, frozen=True, tag="read_lac"):
+class ReadLac(TracedRequest, frozen=True, tag="read_lac"):
     """Ask for the highest LAC of a ledger that the bookie has on stable storage.
 
     With ``wait_ms`` the answer comes as soon as the LAC is above ``known_lac`` or the ledger is
@@ -182,7 +193,7 @@ class WatchLacs(Message, frozen=True, tag="watch_lacs"):
     wait_ms: Natural = 0
 
 
-class WriteLac(Message, frozen=True, tag="write_lac"):
+class WriteLac(TracedRequest, frozen=True, tag="write_lac"):
     """Send the LAC without an entry, while the writer is idle. Answered when it is durable.
 
     A bookie that does not hold the ledger knows it from then on, if the metadata store has it;
@@ -195,7 +206,7 @@ class WriteLac(Message, frozen=True, tag="write_lac"):
     lac: EntryIdOrNone
 
 
-class Sync(Message, frozen=True, tag="sync"):
+class Sync(TracedRequest, frozen=True, tag="sync"):
     """Answer once everything of this ledger received before is on stable storage."""
 
     ledger_id: Natural

@@ -134,6 +134,7 @@ BAD: dict[str, list[Wrong]] = {
     "ledgers": types(None, 7, DATA_LEDGER, [None], ["1"], [{"ledger_id": 1}], [TICKET]),
     "load_id": [*types(None, 7, b"1"), *values("x", "g" * 32, "1" * 31, "-" + "1" * 31)],
     "metrics": types(7, "registry", object()),
+    "tracing": types(7, None, "on", object()),
     "name": NAME,
     "now_ms": types(7, None, "now"),
     "partition": ID,

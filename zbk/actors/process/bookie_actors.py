@@ -49,6 +49,7 @@ from zbk.storage.journal.journal import Journal
 from zbk.system.clock import monotonic_ms
 from zbk.system.files import FileSystem
 from zbk.system.ticker import Ticker
+from zbk.tracing.setup import request_spans
 from zbk.transport.greeting import Identity
 from zbk.transport.router import FrontLimits, RouterFront
 
@@ -167,6 +168,7 @@ class BookieActors:
             limits,
             self._storage_door.receive,
             self._stop_bookie,
+            request_spans(parts.identity.bookie_id),
         )
 
     def _start_reader(self) -> "pykka.ActorRef[ReadActor]":

@@ -140,6 +140,9 @@ class AddRequests:
         ticket = self._turn.ticket(slot)
         slot.ticket = ticket.number
         ticket.syncs.append((inbound, slot))
+        if inbound.span is not None:
+            inbound.span.event("admitted")
+            ticket.spans.append(inbound.span)
 
     # -------------------------------------------------------------- private
 

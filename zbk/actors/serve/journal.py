@@ -199,6 +199,9 @@ class JournalActor(LendingActor):
         size = sum(group.size for group in groups)
         answers = [answer for group in groups for answer in group.after_write]
         queue = self._queue
+        for group in groups:
+            if group.spans:
+                group.note("written")
         if answers:
             self._send(answers)
             queue.lone_sync.written(self._now_ms())

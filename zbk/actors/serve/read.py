@@ -82,9 +82,14 @@ class ReadActor(BookieActor):
     def handle(self, message: list[Fetch]) -> None:
         """Read and answer one after another: each answer may be megabytes."""
         for one in message:
+            span = one.inbound.span
+            if span is not None:
+                span.event("admitted")
             begun_us = monotonic_us()
             answer = self._answer(one)
             self.times.observe(monotonic_us() - begun_us)
+            if span is not None:
+                span.event("read")
             if answer is not None:
                 self._send([answer])
 

@@ -9,7 +9,7 @@ A failed fsync is final: nothing is answered after it.
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,9 @@ from zbk.metrics.buckets import Buckets
 from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Outbound
+
+if TYPE_CHECKING:
+    from zbk.tracing.request_spans import RequestSpan
 
 Send: TypeAlias = Callable[[Sequence[Outbound]], None]
 
@@ -51,6 +54,12 @@ class AppendGroup(msgspec.Struct, frozen=True):
     is_sync_needed: bool  # the storage actor or a client waits for the sync
     received_us: int = 0  # when the front received the requests; 0: there are none
     handed_us: int = 0  # when the storage actor handed the group to the journal
+    spans: "Sequence[RequestSpan]" = ()  # of its requests that are traced
+
+    def note(self, stage: str) -> None:
+        """Record in the spans that the group has come so far."""
+        for span in self.spans:
+            span.event(stage)
 
 
 class Synced(msgspec.Struct, frozen=True):
@@ -163,6 +172,9 @@ class SyncQueue:
     def _tell(self, groups: Sequence[AppendGroup]) -> None:
         self._progress.synced_ticket = groups[-1].ticket
         self.sync_count += 1
+        for group in groups:
+            if group.spans:
+                group.note("synced")
         answers = [answer for group in groups for answer in group.after_sync]
         if answers:
             self.send(answers)

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -43,6 +44,9 @@ from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, LacAnswer, Message, Refused
+
+if TYPE_CHECKING:
+    from zbk.tracing.request_spans import RequestSpan
 
 
 class AddCounts(msgspec.Struct):
@@ -104,6 +108,7 @@ class Ticket:
         "fetches",
         "number",
         "quiesced",
+        "spans",
         "stored",
         "syncs",
     )
@@ -117,6 +122,7 @@ class Ticket:
         self.fetches: list[Fetch] = []  # of fencing reads
         self.syncs: list[tuple[Inbound, LedgerSlot]] = []
         self.quiesced: list[_Quiescing] = []
+        self.spans: list[RequestSpan] = []  # of the requests that are traced
 
     @property
     def is_waited_for(self) -> bool:
@@ -167,6 +173,7 @@ class JournalTickets:
             is_sync_needed=is_waited_for,
             received_us=received_us,
             handed_us=monotonic_us(),
+            spans=ticket.spans,
         )
         self.handed_size += group.size
         return group
@@ -319,6 +326,9 @@ class Turn:
             self._watches.recorded(slot)
         answers = ticket.after_write if one.answers_after == "write" else ticket.after_sync
         answers.append(Outbound(one.inbound, one.answer))
+        if one.inbound.span is not None:
+            one.inbound.span.event("admitted")
+            ticket.spans.append(one.inbound.span)
         if one.has_cursor:
             ticket.stored.append(Stored(slot, batch.first_entry_id, batch.last_entry_id))
             self.counts.vd_batch_count += 1

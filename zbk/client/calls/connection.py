@@ -31,6 +31,7 @@ from zbk.protocol.ledger.placement import POLICIES
 from zbk.system.deadline import within
 from zbk.system.process_id import process_id
 from zbk.system.ticker import Ticker
+from zbk.tracing.setup import TracerProvider, client_spans
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import DealerOptions
 
@@ -58,12 +59,17 @@ class ClientConnection(Handle):
     """An open connection to a cluster, until it is closed."""
 
     def __init__(
-        self, uri: str, config: ClientConfig, metrics: MetricRegistry | None = None
+        self,
+        uri: str,
+        config: ClientConfig,
+        metrics: MetricRegistry | None = None,
+        tracing: TracerProvider | bool = True,
     ) -> None:
         uri = arguments.text("uri", uri, URI_SIZE_MAX)
         self._pid = process_id()
         self._config = arguments.instance("config", config, ClientConfig)
         check_registry(metrics)
+        self._spans = client_spans(arguments.tracing(tracing))
         self._is_closed = False
         self._lock = threading.Lock()
         with within(config.connect_timeout_ms / 1000):
@@ -143,6 +149,7 @@ class ClientConnection(Handle):
                         metadata_actors=self._metadata_actors,
                         ticker=self._ticker,
                         check_usable=self.check_usable,
+                        spans=self._spans,
                     )
                 )
                 self._directory.when_writable_change(self._made_writers.writable_changed)

@@ -1,6 +1,8 @@
 """The calls of a client that read, recover, list and delete ledgers."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from zbk.client import arguments
 from zbk.client.calls.connection import ClientConnection
@@ -13,6 +15,9 @@ from zbk.metadata.records.underreplication import UnderreplicatedLedger
 from zbk.protocol.entry.digest import digest_function, ledger_key
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.deadline import within
+
+if TYPE_CHECKING:
+    from zbk.tracing.span import GuardedSpan
 
 
 class LedgerReadCalls(ClientConnection):
@@ -126,7 +131,8 @@ class LedgerReadCalls(ClientConnection):
                 return reader.last_add_confirmed
         from zbk.client.operations.outside_sync_pump import sync_from_outside
 
-        return sync_from_outside(metadata, self._context(metadata, password))
+        with self._spanned("zbk.sync", ledger_id) as span:
+            return sync_from_outside(metadata, self._context(metadata, password).traced(span))
 
     def _recover_ledger(self, ledger_id: int, password: bytes, timeout_s: float) -> LedgerReader:
         from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
@@ -136,18 +142,39 @@ class LedgerReadCalls(ClientConnection):
             self._check_password(current, password)
             return begin_recovery(current)
 
-        metadata, _version = self._ledgers.update(ledger_id, begin)
-        if not metadata.is_closed:
-            setup = RecoverySetup(
-                metadata=metadata,
-                context=self._context(metadata, password),
-                placer=self._placer,
-                ledgers=self._ledgers,
-                tasks=self._tasks,
-                check_usable=self.check_usable,
-            )
-            metadata = RecoveryPump(setup).run(timeout_s)
+        with self._spanned("zbk.recover", ledger_id, may_be_root=True) as span:
+            metadata, _version = self._ledgers.update(ledger_id, begin)
+            if not metadata.is_closed:
+                setup = RecoverySetup(
+                    metadata=metadata,
+                    context=self._context(metadata, password).traced(span),
+                    placer=self._placer,
+                    ledgers=self._ledgers,
+                    tasks=self._tasks,
+                    check_usable=self.check_usable,
+                )
+                metadata = RecoveryPump(setup).run(timeout_s)
+            if span is not None and metadata.last_entry_id is not None:
+                span.set("zbk.last_entry_id", metadata.last_entry_id)
         return self._reader(metadata, password)
+
+    @contextmanager
+    def _spanned(
+        self, name: str, ledger_id: int, *, may_be_root: bool = False
+    ) -> "Iterator[GuardedSpan | None]":
+        """Trace a block: yield its span if the caller is traced, else ``None``."""
+        spans, span = self._spans, None
+        if spans is not None:
+            span = spans.start(name, {"zbk.ledger_id": ledger_id}, may_be_root=may_be_root)
+        if span is None:
+            yield None
+            return
+        try:
+            yield span
+        except BaseException as error:
+            span.end(error)
+            raise
+        span.end()
 
     def _reader(self, metadata: LedgerMetadata, password: bytes) -> LedgerReader:
         return LedgerReader(
@@ -167,4 +194,5 @@ class LedgerReadCalls(ClientConnection):
             sender=self._requests,
             digest=digest_function(metadata.digest_type, password, ledger_id),
             config=self._config,
+            spans=self._spans,
         )

@@ -11,7 +11,7 @@ caller that does one thing at a time uses ``LedgerCalls``. Any thread.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,10 @@ from zbk.wire.messages import (
     WriteLac,
 )
 
+if TYPE_CHECKING:
+    from zbk.tracing.client_spans import ClientSpans
+    from zbk.tracing.span import GuardedSpan
+
 BuiltRequest: TypeAlias = tuple[Request, tuple[bytes, ...]]
 """A request and its frames."""
 
@@ -51,6 +55,11 @@ class LedgerRequests(msgspec.Struct, frozen=True):
     ledger_id: int
     ledger_type: LedgerType
     ledger_key: bytes
+    traceparent: str | msgspec.UnsetType = msgspec.UNSET  # of the call; unset: it is not traced
+
+    def traced(self, span: "GuardedSpan") -> Self:
+        """Return the builder of requests that belong to a call with this span."""
+        return msgspec.structs.replace(self, traceparent=span.traceparent)
 
     @classmethod
     def of(cls, metadata: LedgerMetadata, ledger_key: bytes) -> Self:
@@ -61,6 +70,7 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         """Return an add. A fenced ledger accepts only the adds of a recovery."""
         request = Add(
             request_id=_UNSENT,
+            traceparent=self.traceparent,
             ledger_id=self.ledger_id,
             ledger_key=self.ledger_key,
             ledger_type=self.ledger_type,
@@ -85,6 +95,7 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         is_striped = not isinstance(entry_ids, range)
         request = Read(
             request_id=_UNSENT,
+            traceparent=self.traceparent,
             ledger_id=self.ledger_id,
             ledger_key=self.ledger_key,
             ledger_type=self.ledger_type,
@@ -103,6 +114,7 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         """Return a read of the LAC; with ``wait_ms`` the bookie waits until it has risen."""
         request = ReadLac(
             request_id=_UNSENT,
+            traceparent=self.traceparent,
             ledger_id=self.ledger_id,
             ledger_key=self.ledger_key,
             ledger_type=self.ledger_type,
@@ -116,6 +128,7 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         """Return a request that writes a LAC without an entry."""
         request = WriteLac(
             request_id=_UNSENT,
+            traceparent=self.traceparent,
             ledger_id=self.ledger_id,
             ledger_key=self.ledger_key,
             ledger_type=self.ledger_type,
@@ -127,6 +140,7 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         """Return a request for an fsync of everything that the bookie has of the ledger."""
         request = Sync(
             request_id=_UNSENT,
+            traceparent=self.traceparent,
             ledger_id=self.ledger_id,
             ledger_key=self.ledger_key,
             lac=lac,
@@ -141,6 +155,13 @@ class LedgerContext(msgspec.Struct, frozen=True):
     sender: Requests
     digest: DigestFunction
     config: ClientConfig
+    spans: "ClientSpans | None" = None  # None: calls are not traced
+
+    def traced(self, span: "GuardedSpan | None") -> Self:
+        """Return the context of a call with this span, if it has one."""
+        if span is None:
+            return self
+        return msgspec.structs.replace(self, requests=self.requests.traced(span))
 
 
 def info_request(ledger_id: int, first_entry_id: int = 0) -> BuiltRequest:

@@ -15,6 +15,7 @@ from zbk.client.read.read_ahead import ReadAhead
 from zbk.client.read.read_pump import ReadPump
 from zbk.client.read.tail import LedgerTail
 from zbk.client.read.tail_body import TailBody, TailBox, TailSetup
+from zbk.client.read.traced_batches import TracedBatches
 from zbk.errors import InvalidOptionError, ReadBeyondLacError, ReaderClosedError
 from zbk.protocol.entry.entry import Entry
 from zbk.protocol.entry.read_batch import ReadBatch
@@ -216,8 +217,18 @@ class LedgerReader(Handle):
             raise InvalidOptionError(
                 "bookie_id", bookie_id, f"holds nothing of ledger {self.ledger_id}"
             )
-        return ReadPump(
-            self._setup.context,
+        context, span = self._setup.context, None
+        if context.spans is not None:
+            span = context.spans.start(
+                "zbk.read",
+                {
+                    "zbk.ledger_id": self.ledger_id,
+                    "zbk.first_entry_id": first,
+                    "zbk.last_entry_id": last,
+                },
+            )
+        pump = ReadPump(
+            context.traced(span),
             self._metadata,
             self._refresh,
             self._learn_read,
@@ -226,6 +237,7 @@ class LedgerReader(Handle):
             bookie_id=bookie_id,
             timeout_s=timeout_s,
         )
+        return pump if span is None else TracedBatches(pump, span)
 
     def _learn_read(self, lac: int) -> None:
         """Record the LAC that came with entries; of a closed ledger it is known."""

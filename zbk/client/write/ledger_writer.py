@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,6 +25,9 @@ from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_s
+
+if TYPE_CHECKING:
+    from zbk.tracing.client_spans import ClientSpans
 
 ENTRY_OVERHEAD_SIZE: Final = 64
 """Bytes of an entry beside its payload, while it is pending: header, digest, its place in lists."""
@@ -50,6 +53,7 @@ class CallTerms(msgspec.Struct, frozen=True):
     entry_size_max: int  # bytes of payload
     timeout_s: float  # of a call without a time-out
     check_usable: Callable[[], None]  # raises if the client was closed, or the process forked
+    spans: "ClientSpans | None" = None  # None: the client does not trace
 
 
 class LedgerWriter:
@@ -186,7 +190,10 @@ class LedgerWriter:
             raise EntryTooLargeError(len(data), terms.entry_size_max)
         terms.check_usable()
         future = AppendFuture(self._condition, len(data) + ENTRY_OVERHEAD_SIZE)
-        self._mailbox.put(future, (data,), timeout_s)
+        if terms.spans is None:
+            self._mailbox.put(future, (data,), timeout_s)
+        else:
+            self._put_traced("zbk.append", future, (data,), timeout_s)
         return future
 
     def append_many(
@@ -205,8 +212,28 @@ class LedgerWriter:
         self._terms.check_usable()
         size += ENTRY_OVERHEAD_SIZE * len(data)
         future = AppendFuture(self._condition, size, is_many=True)
-        self._mailbox.put(future, data, timeout_s)
+        if self._terms.spans is None:
+            self._mailbox.put(future, data, timeout_s)
+        else:
+            self._put_traced("zbk.append_many", future, data, timeout_s)
         return future
+
+    def _put_traced(
+        self, name: str, future: AppendFuture, payloads: Sequence[bytes], timeout_s: float
+    ) -> None:
+        """Put an append into the mailbox, with a span if the caller is traced."""
+        spans = self._terms.spans
+        assert spans is not None, "the client traces"
+        size = future.size - ENTRY_OVERHEAD_SIZE * (len(payloads) if future.is_many else 1)
+        with spans.following(
+            future, name, self._span_attributes | {"zbk.count": len(payloads), "zbk.size": size}
+        ):
+            self._mailbox.put(future, payloads, timeout_s)
+
+    @property
+    def _span_attributes(self) -> dict[str, str | int]:
+        m = self.metadata
+        return {"zbk.ledger_id": m.ledger_id, "zbk.ledger_type": m.ledger_type.value}
 
     # ------------------------------------------------------------------ sync and close
 
@@ -239,7 +266,11 @@ class LedgerWriter:
         """As ``sync``, but return a future."""
         self._terms.check_usable()
         future: Future[int] = AppendFuture()
-        self._tell(AskSync(future))
+        if self._terms.spans is None:
+            self._tell(AskSync(future))
+        else:
+            with self._terms.spans.following(future, "zbk.sync", self._span_attributes):
+                self._tell(AskSync(future))
         return future
 
     def close(self, *, timeout: float | None = None, accept_loss: bool = False) -> int:

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from zbk.client.write.append_budget import AppendBudget
 from zbk.client.write.append_future import SharedCondition
 from zbk.client.write.ledger_writer import CallTerms, LedgerWriter
 from zbk.client.write.mailbox import AppendMailbox
+from zbk.client.write.traced_appends import TracedAppends
 from zbk.client.write.writer_actor import (
     Join,
     LookAround,
@@ -40,6 +41,9 @@ from zbk.system.clock import monotonic_s
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 
+if TYPE_CHECKING:
+    from zbk.tracing.client_spans import ClientSpans
+
 CONNECT_WAIT_MS_MAX: Final = 2_000
 """Milliseconds that a new writer waits for the slowest bookie of its ensemble to be connected."""
 
@@ -58,6 +62,7 @@ class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
     metadata_actors: MetadataActors
     ticker: Ticker
     check_usable: Callable[[], None]
+    spans: "ClientSpans | None"
 
 
 class OpenWriters:
@@ -71,6 +76,7 @@ class OpenWriters:
             ground.config.entry_size_max,
             ground.config.default_timeout_ms / 1000,
             ground.check_usable,
+            ground.spans,
         )
         self._lock = threading.Lock()
         self.totals = [WriterTotals() for _ in range(ground.config.writer_actor_count)]
@@ -144,6 +150,7 @@ class OpenWriters:
             condition=SharedCondition(),
             sink=door,
             totals=self.totals[metadata.ledger_id % len(self.totals)],
+            traced=None if ground.spans is None else TracedAppends(ground.spans),
         )
         connected = threading.Event()
         body = WriterBody(setup, door.tell_writer, door.forget, connected)

@@ -15,6 +15,7 @@ import msgspec
 from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.write.append_future import AppendFuture, SharedCondition, resolve_all
 from zbk.client.write.mailbox import AppendMailbox
+from zbk.client.write.traced_appends import TracedAppends
 from zbk.client.write.writer_metadata import (
     ClosedInMetadata,
     EnsembleSettled,
@@ -72,6 +73,7 @@ class WriterSetup(msgspec.Struct, frozen=True):
     sink: Sink
     now_ms: Callable[[], int] = monotonic_ms
     totals: WriterTotals = msgspec.field(default_factory=WriterTotals)  # of its actor
+    traced: TracedAppends | None = None  # None: the client does not trace
 
 
 class WriterBody:
@@ -111,6 +113,7 @@ class WriterBody:
             self._sink,
             setup.request_timeout_ms,
             writer=self,
+            traced=setup.traced,
         )
         self._slots: dict[str, int] = {}
         self._unheard: frozenset[str] = frozenset(self._core.slots.bookies)
@@ -174,11 +177,15 @@ class WriterBody:
         """Pass appends from the mailbox to the core: all, or up to ``size_max`` bytes."""
         items = self._mailbox.take(size_max)
         if items:
+            if self._setup.traced is not None:
+                self._setup.traced.take(items, self._core.path.last_appended_id + 1)
             self._handle(core.Appends(items), now_ms)
 
     def _on_ask(self, ask: AskSync | AskClose, now_ms: int) -> None:
         match ask:
             case AskSync():
+                if self._setup.traced is not None:
+                    self._setup.traced.take_sync(ask.future)
                 self._handle(core.SyncRequested(ask.future), now_ms)
             case AskClose():
                 self._mailbox.end(LedgerClosedError(self.ledger_id))

@@ -10,6 +10,7 @@ import msgspec
 
 from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests
 from zbk.client.cluster.requests import REQUEST_OVERHEAD_SIZE
+from zbk.client.write.traced_appends import TracedAppends
 from zbk.errors import MalformedMessageError, ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.write import events as core
@@ -43,7 +44,8 @@ class WriterRequests:
     """Sends the requests of one writer. ``bookies`` are their receivers, by slot."""
 
     __slots__ = (
-        "_build", "_pool", "_sent", "_sink", "_timeout_ms", "_unsent", "_writer", "bookies",
+        "_build", "_pool", "_sent", "_sink", "_timeout_ms", "_traced", "_unsent", "_writer",
+        "bookies",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +56,7 @@ class WriterRequests:
         timeout_ms: int,
         *,
         writer: object,
+        traced: TracedAppends | None = None,
     ) -> None:
         self.bookies: tuple[str, ...] = ()
         self._build = build
@@ -63,13 +66,17 @@ class WriterRequests:
         self._writer = writer
         self._unsent: list[Outgoing] = []
         self._sent: tuple[EntryBatch, Request, tuple[bytes, ...], int] | None = None
+        self._traced = traced
 
     def add(self, effect: core.SendAdd) -> None:
         """Make the request that sends a batch; ``flush`` sends it."""
         batch, slot = effect.batch, effect.slot
         sent = self._sent
         if sent is None or sent[0] is not batch:  # one batch goes to many slots
-            request, frames = self._build.add(batch, effect.lac)
+            build, traced = self._build, self._traced
+            if traced is not None:
+                build = traced.of_batch(build, batch)
+            request, frames = build.add(batch, effect.lac)
             sent = self._sent = (batch, request, frames, _size_of(frames))
         _, request, frames, size = sent
         key = _AddKey(self._writer, slot, batch.first_entry_id, effect.epoch)
@@ -87,12 +94,16 @@ class WriterRequests:
     def send_sync(self, effect: core.SendSync) -> None:
         """Request an fsync."""
         key = _SyncKey(self._writer, effect.slot, effect.sync_id, effect.epoch)
-        self._request(effect.slot, self._build.sync(effect.lac), key)
+        self._request(effect.slot, self._build_of_sync.sync(effect.lac), key)
 
     def send_lac(self, effect: core.SendLac) -> None:
         """Send the LAC."""
         key = _LacKey(self._writer, effect.slot, effect.lac)
-        self._request(effect.slot, self._build.write_lac(effect.lac), key)
+        self._request(effect.slot, self._build_of_sync.write_lac(effect.lac), key)
+
+    @property
+    def _build_of_sync(self) -> LedgerRequests:
+        return self._build if self._traced is None else self._traced.of_sync(self._build)
 
     def _request(self, slot: int, built: BuiltRequest, key: object) -> None:
         request, frames = built
