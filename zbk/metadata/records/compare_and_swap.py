@@ -189,8 +189,11 @@ class CompareAndSwap:
         )
 
     def make_parents(self, path: str) -> None:
-        """Create the missing parents of ``path``. The next attempt shows whether that succeeded."""
-        with suppress(NodeExistsError, MetadataUnavailableError):
+        """Create the missing parents of ``path``. The next attempt shows whether that succeeded.
+
+        Another client may remove an empty one while the next is made below it.
+        """
+        with suppress(NodeExistsError, NoNodeError, MetadataUnavailableError):
             self._store.create(parent_of(path), make_parents=True)
 
     def _apply(self, operations: Sequence[Operation]) -> None:

@@ -27,6 +27,7 @@ Source: BookKeeper's ``ZkLedgerUnderreplicationManager``.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from uuid import uuid4
 
 import msgspec
@@ -272,27 +273,33 @@ class UnderreplicationStore(TaskLocks):
 
         Raises:
             MetadataUnavailableError: some of them may still be unrepairable.
+            MetadataConflictError: as before, since other clients changed a task all the time.
         """
         count = 0
         for ledger_id in self.list_unrepairable() if ledger_ids is None else ledger_ids:
-            shelved = self._shelved(ledger_id)
-            if shelved is None:
-                continue
-            task, version = shelved
-            path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
-            shelf_path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
-            take = Delete(shelf_path, version)
-            self._swap.make_parents(path)
-            with suppress(BadVersionError, NoNodeError):
-                try:
-                    self._store.multi([take, Create(path, encode(task.to_work_on()))])
-                except NodeExistsError:  # its twin is a task already
-                    self._store.multi([take])
-                count += 1
-            self._remove_empty_parents(UNREPAIRABLE_LEDGERS, shelf_path)
+            path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
+            count += self._swap.until_done(path, partial(self._try_retry, ledger_id))
+            self._remove_empty_parents(UNREPAIRABLE_LEDGERS, path)
         if count:
             self.announce()
         return count
+
+    def _try_retry(self, ledger_id: int) -> bool | None:
+        """Return whether the ledger was unrepairable; ``None`` if another client was faster."""
+        shelved = self._shelved(ledger_id)
+        if shelved is None:
+            return False
+        task, version = shelved
+        path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
+        take = Delete(task_path(UNREPAIRABLE_LEDGERS, ledger_id), version)
+        self._swap.make_parents(path)
+        with suppress(BadVersionError, NoNodeError):
+            try:
+                self._store.multi([take, Create(path, encode(task.to_work_on()))])
+            except NodeExistsError:  # its twin is a task already
+                self._store.multi([take])
+            return True
+        return None
 
     def trigger(self) -> None:
         """Make the auditor audit now, and make unrepairable ledgers tasks again.

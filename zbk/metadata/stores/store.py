@@ -100,7 +100,8 @@ class MetadataStore(Protocol):
 
         Raises:
             NodeExistsError: the path is taken.
-            NoNodeError: the parent is missing and ``make_parents`` is false.
+            NoNodeError: the parent is missing and ``make_parents`` is false, or another client
+                removed a parent meanwhile.
         """
         ...
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.ledgers import metadata_maker
 from tests.support.memory_store import MemoryTree
-from zbk.errors import BadVersionError, LedgerFencedError, MetadataUnavailableError
+from zbk.errors import BadVersionError, LedgerFencedError, MetadataUnavailableError, NoNodeError
 from zbk.metadata.paths import TASK_COUNTER, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore, initialise
@@ -179,6 +179,32 @@ def test_a_task_that_others_change_all_the_time_keeps_no_ledger_open(
 
     assert cluster.is_closed()
     assert "bookie b3: entries 2 .. 4" in caplog.text
+
+
+def test_a_folder_that_vanishes_while_it_is_made_costs_no_report(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ZooKeeper makes the folders of a path one by one, and a worker removes empty ones."""
+    create = cluster.store.create
+    failures = [NoNodeError("/folder", "another client removed it")]
+
+    def made(
+        path: str, value: bytes = b"", *, is_ephemeral: bool = False, make_parents: bool = False
+    ) -> None:
+        if make_parents and failures:
+            raise failures.pop()
+        create(path, value, is_ephemeral=is_ephemeral, make_parents=make_parents)
+
+    monkeypatch.setattr(cluster.store, "create", made)
+
+    cluster.close_ledger()
+
+    task = cluster.task()
+    assert not failures
+    assert task is not None
+    assert task.ranges == {"b3": ((2, 4),)}
+    assert cluster.is_closed()
+    assert not caplog.records
 
 
 def test_a_folder_that_vanishes_is_made_again(cluster: Cluster) -> None:

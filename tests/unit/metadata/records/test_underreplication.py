@@ -1,14 +1,20 @@
 """Tasks of ledgers that are not whole, on a store in memory that fails on cue."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.support.memory_store import MemoryTree
-from zbk.errors import CorruptRecordError, InvalidOptionError, MetadataUnavailableError
+from zbk.errors import (
+    CorruptRecordError,
+    InvalidOptionError,
+    MetadataUnavailableError,
+    NoNodeError,
+)
 from zbk.metadata.records.autorecovery_switches import LOST_BOOKIE_DELAY_MAX_MS
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.stores.store import Operation
 
 LOST = MissingReason.LOST
 
@@ -155,6 +161,29 @@ def test_a_twin_of_what_is_worked_on_goes_with_the_next_retry(cluster: Cluster) 
 
     assert list(cluster.tasks.list_unrepairable()) == []
     assert list(cluster.tasks.list()) == [7]
+
+
+def test_a_retry_moves_a_ledger_whose_folder_vanishes_meanwhile(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that finishes the last task of a folder removes it."""
+    cluster.tasks.report(7, ["b1"], LOST)
+    assert cluster.tasks.lock(7, "w1")
+    assert cluster.tasks.mark_unrepairable(7, 0, "why")
+    multi = cluster.store.multi
+    failures = [NoNodeError("/folder", "another client removed it")]
+
+    def carry_out(operations: Sequence[Operation]) -> None:
+        if failures:
+            raise failures.pop()
+        multi(operations)
+
+    monkeypatch.setattr(cluster.store, "multi", carry_out)
+
+    assert cluster.tasks.retry_unrepairable() == 1
+    assert not failures
+    assert list(cluster.tasks.list()) == [7]
+    assert list(cluster.tasks.list_unrepairable()) == []
 
 
 def test_a_twin_is_overwritten_by_the_next_marking(cluster: Cluster) -> None:
