@@ -148,7 +148,7 @@ def test_a_whole_ledger_whose_writer_died_is_looked_at_once_and_nothing_is_copie
     caplog: pytest.LogCaptureFixture,
     kind: LedgerType,
 ) -> None:
-    caplog.set_level(logging.INFO, "zbk.auditor")
+    caplog.set_level(logging.DEBUG, "zbk.auditor")  # the level that tells of each whole ledger
     with (
         zbk.connect(cluster.metadata_uri) as client,
         client.create_ledger(ledger_type=kind, ack_quorum_size=3) as ledger,
