@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tests.simulation.bookie_parts import TimedSyncQueue
+from tests.simulation.outside_syncer import Found, SimulatedOutsideSyncer
 from tests.support.simulated_disk import SimulatedFile
 from zbk.actors.serve.add_requests import AddRequests
 from zbk.actors.serve.journal import JournalActor, WriteMessage
@@ -18,10 +19,13 @@ from zbk.actors.serve.turn import Turn
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
+from zbk.durability.outside_sync import Effect as SyncEffect
+from zbk.durability.outside_sync import OutsideSync, ReadMetadata, TellLac
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import (
     BadVersionError,
+    CannotAdvanceError,
     MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -295,6 +299,26 @@ def hold_what_is_volatile(self: WritePath) -> int:
     """V2: what is acknowledged need not be durable."""
     self._tracker.hold()
     return self.last_acked_id + 1
+
+
+_heard = OutsideSync._heard
+
+
+def asks_no_metadata(self: OutsideSync, slot: int) -> list[SyncEffect]:
+    """V7: the metadata are those that the sync began with."""
+    effects = _heard(self, slot)
+    if effects != [ReadMetadata()]:
+        return effects
+    if self._is_short:
+        return self._fail(CannotAdvanceError(self._ledger_id, self._lac, None, "too few answers"))
+    self._awaited = set(range(self._quorum.ensemble_size))
+    return [TellLac(self._lac)]
+
+
+def read_as_it_comes(self: SimulatedOutsideSyncer, done: Callable[[Found], None]) -> None:
+    """V7: a server that lags behind may answer."""
+    ledgers, ledger_id = self._ledgers, self._ledger_id
+    self._world.metadata.submit(self.node, lambda: ledgers.read(ledger_id), done)
 
 
 _end_of_turn = Turn.end

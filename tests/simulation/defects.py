@@ -25,6 +25,7 @@ from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.simulation.chosen_seeds import KNOWN_SEEDS
 from tests.simulation.kernel import MS
 from tests.simulation.logs import SimulatedLogOwner
+from tests.simulation.outside_syncer import SimulatedOutsideSyncer
 from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.stepped_actor import SteppedActor
@@ -49,6 +50,7 @@ from zbk.client.write.writer_actor import WriterActor
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.limbo import Limbo
 from zbk.durability.limbo_recheck import LedgerRecheck
+from zbk.durability.outside_sync import OutsideSync
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.metadata.records.election import AuditorElection
@@ -424,6 +426,13 @@ def _volatile_defects() -> Iterator[Defect]:
     yield Defect(
         "V6", "a bookie tells the sync cursor of a fenced ledger", 4_000,
         [(BookieLedger, "admit_sync", BookieLedger.check_key)],
+    )  # fmt: skip
+    yield Defect(
+        "V7", "a sync from outside counts bookies that were replaced", 4_000,
+        [
+            (OutsideSync, "_heard", wrong.asks_no_metadata),
+            (SimulatedOutsideSyncer, "_read_metadata", wrong.read_as_it_comes),
+        ],
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ writer's sync returns: it is durable on an ack quorum, and the ledger never ends
 """
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
@@ -15,6 +16,9 @@ from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.transport.events import News, Reply
 from zbk.wire.messages import Sync, SyncAnswer, WriteLac
+
+Found: TypeAlias = tuple[LedgerMetadata, int] | ZbkError
+"""Metadata and their version, or why they could not be read."""
 
 
 class SimulatedOutsideSyncer:
@@ -43,21 +47,22 @@ class SimulatedOutsideSyncer:
         if self._world.is_ending:
             self.is_over = True
             return
-        ledgers, ledger_id = self._ledgers, self._ledger_id
-        self._world.metadata.submit(
-            self.node, lambda: ledgers.read(ledger_id)[0], self._on_metadata
-        )
+        self._read_metadata(self._on_metadata)
 
-    def _on_metadata(self, metadata: LedgerMetadata | ZbkError) -> None:
-        if isinstance(metadata, ZbkError):
+    def _read_metadata(self, done: Callable[[Found], None]) -> None:
+        ledgers, ledger_id = self._ledgers, self._ledger_id
+        self._world.metadata.submit(self.node, lambda: ledgers.read(ledger_id, is_fresh=True), done)
+
+    def _on_metadata(self, found: Found) -> None:
+        if isinstance(found, ZbkError):
             self._again()
-        elif metadata.is_closed:
+        elif found[0].is_closed:
             self.is_over = True
         else:
-            assert level_of(metadata.ledger_type).has_sync_cursor, "it is a VD ledger"
-            self._sync(metadata)
+            assert level_of(found[0].ledger_type).has_sync_cursor, "it is a VD ledger"
+            self._sync(*found)
 
-    def _sync(self, metadata: LedgerMetadata) -> None:
+    def _sync(self, metadata: LedgerMetadata, version: int) -> None:
         """Run one sync; each is a handle of its own: a later one may hear fewer bookies."""
         world = self._world
         self._count += 1
@@ -79,7 +84,9 @@ class SimulatedOutsideSyncer:
                 world.history.end(begun, now_ms, "ok", result=outcome)
             self._again()
 
-        _OutsideSyncBody(world, self.node, self._pool, metadata, done).run()
+        core = ev.OutsideSync(metadata, version)
+        read = self._read_metadata
+        _OutsideSyncBody(world, self.node, self._pool, metadata, core, read, done).run()
 
 
 class _OutsideSyncBody:
@@ -91,16 +98,17 @@ class _OutsideSyncBody:
         node: Node,
         pool: ClientPool,
         metadata: LedgerMetadata,
+        core: ev.OutsideSync,
+        read_metadata: Callable[[Callable[[Found], None]], None],
         done: Callable[[int | ZbkError], None],
     ) -> None:
         self._world = world
         self._node = node
         self._pool = pool
         self._metadata = metadata
-        self._bookies = metadata.last_fragment.bookies
+        self._core = core
+        self._read_metadata = read_metadata
         self._done = done
-        floor = metadata.last_fragment.first_entry_id - 1
-        self._core = ev.OutsideSync(metadata.ledger_id, metadata.quorum, floor)
 
     def run(self) -> None:
         """Begin."""
@@ -114,16 +122,26 @@ class _OutsideSyncBody:
                 case ev.TellLac():
                     self._world.sometimes["outside sync: tells the LAC"] += 1
                     self._ask_all(self._lac_request(effect.lac), _told)
+                case ev.ReadMetadata():
+                    self._read_metadata(self._metadata_read)
                 case ev.OutsideSyncDone():
                     self._done(effect.lac)
                 case ev.OutsideSyncFailed():
                     self._world.sometimes["outside sync: too few bookies"] += 1
                     self._done(effect.error)
 
+    def _metadata_read(self, found: Found) -> None:
+        if isinstance(found, ZbkError):
+            self._handle(ev.MetadataNotRead(found))
+            return
+        is_moved = found[0].last_fragment.bookies != self._core.bookies
+        self._world.sometimes["outside sync: its bookies were replaced"] += is_moved
+        self._handle(ev.MetadataRead(*found))
+
     def _ask_all(
         self, request: Sync | WriteLac, event_of: Callable[[int, Reply], ev.Event]
     ) -> None:
-        for slot, bookie_id in enumerate(self._bookies):
+        for slot, bookie_id in enumerate(self._core.bookies):
 
             def deliver(news: News, slot: int = slot) -> None:
                 assert isinstance(news, Reply), "whoever asks gets replies"

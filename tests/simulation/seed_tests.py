@@ -73,6 +73,7 @@ DANGEROUS_PLACES: Final = (
     "network: a request came twice",
     "network: an old request came again",
     "outside sync: entries are durable",
+    "outside sync: its bookies were replaced",
     "outside sync: tells the LAC",
     "outside sync: too few bookies",
     "network: a request waits for credit",

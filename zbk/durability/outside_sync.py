@@ -5,6 +5,13 @@ from the cursors (``SyncedLac``). If the LAC grew, the client sends it to the bo
 the cursor of a bookie with a hole over that hole. So it asks all of them again, until the LAC does
 not grow.
 
+Before a higher LAC is sent, and before the sync fails, the client reads the metadata again. A
+bookie that was replaced meanwhile may have entries of the new fragment, for example because it left
+limbo with copies of them, but a recovery does not ask it. So cursors count only if the metadata are
+still those that named the bookies. If they changed, the next round asks the bookies that they name
+now. The writer replaces a bookie at a sync point only, so what an unchanged ensemble has synced
+stays there.
+
     heard      the bookie reported a cursor, or has no such ledger: nothing is synced there
     not heard  every other case
 
@@ -15,14 +22,14 @@ entries that are durable then.
 Source: the relaxed-durability proposal, section LAC Advance Protocol.
 """
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import CannotAdvanceError, NoSuchLedgerError, ZbkError
-from zbk.protocol.entry.words import NO_ENTRY
-from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 ROUND_COUNT_MAX: Final = 16
 
@@ -52,7 +59,22 @@ class LacTold(msgspec.Struct, frozen=True):
     slot: int
 
 
-Event: TypeAlias = SyncStarted | SlotSynced | SlotNotSynced | LacTold
+class MetadataRead(msgspec.Struct, frozen=True):
+    """The metadata include every change that was made before they were read."""
+
+    metadata: LedgerMetadata
+    version: int
+
+
+class MetadataNotRead(msgspec.Struct, frozen=True):
+    """The ledger was deleted, or the metadata store did not answer."""
+
+    error: ZbkError
+
+
+Event: TypeAlias = (
+    SyncStarted | SlotSynced | SlotNotSynced | LacTold | MetadataRead | MetadataNotRead
+)
 
 
 class AskSync(msgspec.Struct, frozen=True):
@@ -67,6 +89,10 @@ class TellLac(msgspec.Struct, frozen=True):
     lac: int
 
 
+class ReadMetadata(msgspec.Struct, frozen=True):
+    """Read the metadata, fresh. The answer is a ``MetadataRead`` or a ``MetadataNotRead``."""
+
+
 class OutsideSyncDone(msgspec.Struct, frozen=True):
     """Every entry up to the LAC is durable on an ack quorum. The sync is over."""
 
@@ -74,37 +100,41 @@ class OutsideSyncDone(msgspec.Struct, frozen=True):
 
 
 class OutsideSyncFailed(msgspec.Struct, frozen=True):
-    """Too few bookies were heard. The sync is over."""
+    """Too few bookies were heard, or the metadata could not be read. The sync is over."""
 
-    error: CannotAdvanceError
+    error: ZbkError
 
 
-Effect: TypeAlias = AskSync | TellLac | OutsideSyncDone | OutsideSyncFailed
+Effect: TypeAlias = AskSync | TellLac | ReadMetadata | OutsideSyncDone | OutsideSyncFailed
 
 
 class OutsideSync:
     """One sync: rounds that ask every slot for its cursor, then send every slot the LAC.
 
-    ``floor`` is durable already: the entry before the first one of the last fragment, whose bookies
-    are asked. A bookie that joined with that fragment may not have the ledger yet.
+    The entry before the first one of the last fragment is durable already. A bookie that joined
+    with that fragment may not have the ledger yet.
     """
 
-    def __init__(self, ledger_id: int, quorum: Quorum, floor: int = NO_ENTRY) -> None:
-        self._ledger_id = ledger_id
-        self._floor = floor
-        self._quorum = quorum
-        self._synced = SyncedLac(quorum)
-        self._lac_before = self._lac  # at the start of the round
+    def __init__(self, metadata: LedgerMetadata, version: int) -> None:
+        self._ledger_id = metadata.ledger_id
+        self._quorum = metadata.quorum
         self._awaited: set[int] = set()
         self._failures: dict[int, ZbkError] = {}
         self._round_count = 0
         self._is_over = False
+        self._adopt(metadata, version)
+
+    @property
+    def bookies(self) -> Sequence[str]:
+        """The bookie ids to ask, by slot."""
+        return self._bookies
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Handle one event and return the effects. Events after the end are ignored."""
         del now_ms  # all machines have this signature; time-outs are events
-        if self._is_over:
-            return []
+        return [] if self._is_over else self._next(event)
+
+    def _next(self, event: Event) -> list[Effect]:
         match event:
             case SyncStarted():
                 return self._ask()
@@ -115,6 +145,10 @@ class OutsideSync:
                 if not isinstance(event.error, NoSuchLedgerError):
                     self._failures[event.slot] = event.error
                 return self._heard(event.slot)
+            case MetadataRead():
+                return self._read(event)
+            case MetadataNotRead():
+                return self._fail(event.error)
             case LacTold():
                 return self._told(event.slot)
             case _:
@@ -123,6 +157,14 @@ class OutsideSync:
     @property
     def _lac(self) -> int:
         return max(self._floor, self._synced.lac)
+
+    def _adopt(self, metadata: LedgerMetadata, version: int) -> None:
+        fragment = metadata.last_fragment
+        self._version = version
+        self._bookies = fragment.bookies
+        self._floor = fragment.first_entry_id - 1
+        self._synced = SyncedLac(self._quorum)
+        self._lac_before = self._lac  # at the start of the round
 
     def _ask(self) -> list[Effect]:
         self._round_count += 1
@@ -135,16 +177,28 @@ class OutsideSync:
         self._awaited.discard(slot)
         if self._awaited:
             return []
-        lac = self._lac
-        if self._quorum.ensemble_size - len(self._failures) < self._quorum.ack_size:
-            self._is_over = True
+        if self._lac == self._lac_before and not self._is_short:
+            return self._end(self._lac)
+        return [ReadMetadata()]
+
+    @property
+    def _is_short(self) -> bool:
+        return self._quorum.ensemble_size - len(self._failures) < self._quorum.ack_size
+
+    def _read(self, event: MetadataRead) -> list[Effect]:
+        if event.metadata.last_entry_id is not None:
+            return self._end(event.metadata.last_entry_id)
+        is_changed = event.version != self._version
+        if is_changed and self._round_count < ROUND_COUNT_MAX:
+            self._adopt(event.metadata, event.version)
+            return self._ask()
+        if is_changed or self._is_short:
             texts = [f"slot {slot}: {error}" for slot, error in sorted(self._failures.items())]
-            error = CannotAdvanceError(self._ledger_id, lac, None, "; ".join(texts))
-            return [OutsideSyncFailed(error)]
-        if lac == self._lac_before:
-            return self._end(lac)
+            reason = "; ".join(texts) or f"the metadata changed in {ROUND_COUNT_MAX} rounds"
+            error = CannotAdvanceError(self._ledger_id, self._lac_before, None, reason)
+            return self._fail(error)
         self._awaited = set(range(self._quorum.ensemble_size))
-        return [TellLac(lac)]
+        return [TellLac(self._lac)]
 
     def _told(self, slot: int) -> list[Effect]:
         self._awaited.discard(slot)
@@ -155,3 +209,7 @@ class OutsideSync:
     def _end(self, lac: int) -> list[Effect]:
         self._is_over = True
         return [OutsideSyncDone(lac)]
+
+    def _fail(self, error: ZbkError) -> list[Effect]:
+        self._is_over = True
+        return [OutsideSyncFailed(error)]

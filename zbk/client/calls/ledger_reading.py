@@ -122,7 +122,7 @@ class LedgerReadCalls(ClientConnection):
         """
         ledger_id, password = arguments.ledger_id(ledger_id), arguments.password(password)
         self.check_usable()
-        metadata, _version = self._ledgers.read(ledger_id)
+        metadata, version = self._ledgers.read(ledger_id, is_fresh=True)
         self._check_password(metadata, password)
         if metadata.last_entry_id is not None:
             return metadata.last_entry_id
@@ -132,7 +132,8 @@ class LedgerReadCalls(ClientConnection):
         from zbk.client.operations.outside_sync_pump import sync_from_outside
 
         with self._spanned("zbk.sync", ledger_id) as span:
-            return sync_from_outside(metadata, self._context(metadata, password).traced(span))
+            context = self._context(metadata, password).traced(span)
+            return sync_from_outside(metadata, version, self._ledgers, context)
 
     def _recover_ledger(self, ledger_id: int, password: bytes, timeout_s: float) -> LedgerReader:
         from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup

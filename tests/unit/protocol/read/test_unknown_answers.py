@@ -18,6 +18,7 @@ from tests.support.recovery_world import (
     recovered,
 )
 from zbk.durability.outside_sync import (
+    MetadataRead,
     OutsideSync,
     OutsideSyncFailed,
     SlotNotSynced,
@@ -122,12 +123,14 @@ def test_too_few_bookies_that_know_the_lac_are_an_error_that_names_the_others() 
 
 
 def test_a_bookie_that_does_not_know_a_ledger_has_synced_nothing_of_it() -> None:
-    sync = OutsideSync(LEDGER_ID, Q332)
+    metadata = ledger(Q332, ledger_type=LedgerType.VD_JOURNAL)
+    sync = OutsideSync(metadata, version=0)
     sync.handle(SyncStarted(), 0)
     sync.handle(SlotNotSynced(0, unknown(0)), 0)
     sync.handle(SlotNotSynced(1, unknown(1)), 0)
+    sync.handle(SlotSynced(2, 1, 7), 0)
 
-    (failed,) = sync.handle(SlotSynced(2, 1, 7), 0)
+    (failed,) = sync.handle(MetadataRead(metadata, 0), 0)
 
     assert isinstance(failed, OutsideSyncFailed)
     assert failed.error.is_retriable
