@@ -176,11 +176,11 @@ def ledger_infos(
 ) -> dict[Asked, LedgerInfo | ZbkError]:
     """Return the answers of bookies about ledgers; none of a silent one. All are asked at once.
 
-    A bookie answers after an fsync of the ledger, with what it held before.
+    They answer at once, without an fsync: what a page shows at risk stays so.
     """
     requests, box = collector.connection().requests, ReplyBox()
     for one in asked:
-        request, frames = info_request(one[0], first_entry_id)
+        request, frames = info_request(one[0], first_entry_id, is_at_once=True)
         requests.send(one[1], request, frames, box, one)
     deadline_s = monotonic_s() + TIMEOUT_S
     answers: dict[Asked, LedgerInfo | ZbkError] = {}

@@ -17,7 +17,8 @@ has an id that its answer repeats. Requests are idempotent: the same one may be 
 
 A request may carry ``traceparent``, a field of W3C Trace Context: the bookie's span of the request
 then belongs to the trace of the caller. It is absent when the caller is not traced. A bookie that
-does not trace, or does not know the field, ignores it.
+does not trace, or does not know the field, ignores it. A bookie that does not know ``is_at_once``
+of ``ledger_info`` answers after an fsync.
 
 Version 2 has neither bundles nor ``watch_lacs``: everything else is as in version 3. HELLO says
 which version is spoken: the highest one that both sides know.
@@ -215,10 +216,15 @@ class Sync(TracedRequest, frozen=True, tag="sync"):
 
 
 class GetLedgerInfo(Message, frozen=True, tag="ledger_info"):
-    """Request the list of entries of a ledger that a bookie holds, from ``first_entry_id`` on."""
+    """Request the list of entries of a ledger that a bookie holds, from ``first_entry_id`` on.
+
+    With ``is_at_once`` the bookie does not wait for an fsync, and runs none for the answer: that
+    is for people who watch, because a loss of power may take what such an answer names.
+    """
 
     ledger_id: Natural
     first_entry_id: Natural = 0
+    is_at_once: bool = False
 
 
 class GetBookieInfo(Message, frozen=True, tag="bookie_info"):

@@ -59,7 +59,7 @@ def largest(kind: type[PartRequest]) -> PartRequest:
         "ledger_type": max(LedgerType, key=len), "first_entry_id": most, "last_entry_id": most,
         "size_max": most, "count": 1 << 24, "lac": most, "checksum": 2**64 - 1, "known_lac": most,
         "wait_ms": most, "is_striped": True, "is_recovery": True, "is_fencing": True,
-        "is_checked": True, "traceparent": f"00-{'a' * 32}-{'b' * 16}-01",
+        "is_checked": True, "is_at_once": True, "traceparent": f"00-{'a' * 32}-{'b' * 16}-01",
     }  # fmt: skip
     return kind(**{name: values[name] for name in kind.__struct_fields__})
 

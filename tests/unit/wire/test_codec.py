@@ -87,7 +87,7 @@ REQUESTS: list[Request] = [
     ),
     WriteLac(request_id=9, ledger_id=1, ledger_key=KEY, ledger_type=LedgerType.PD_JOURNAL, lac=-1),
     Sync(request_id=10, ledger_id=1, ledger_key=KEY, lac=5),
-    GetLedgerInfo(request_id=11, ledger_id=1, first_entry_id=7),
+    GetLedgerInfo(request_id=11, ledger_id=1, first_entry_id=7, is_at_once=True),
     GetBookieInfo(request_id=12),
     CollectGarbage(request_id=14, is_round_wanted=False),
     Scrub(request_id=15, is_pass_wanted=False),

@@ -125,7 +125,8 @@ class ReadRequests:
     def ledger_info(self, inbound: Inbound, request: GetLedgerInfo) -> None:
         """Return what is held of a ledger, once all of it is on stable storage.
 
-        Its callers rely on that: a repair drops another replica, a re-check ends a limbo.
+        Its callers rely on that: a repair drops another replica, a re-check ends a limbo. One that
+        only shows the answer has it at once, and the entries stay as durable as they are.
         """
         slot = self._ledgers.find(request.ledger_id)
         answer = LedgerInfo(
@@ -144,17 +145,22 @@ class ReadRequests:
             range_count_max=LEDGER_INFO_RANGE_COUNT_MAX,
             entry_count_max=LEDGER_INFO_ENTRY_COUNT_MAX,
         )
+        is_at_once, ledger = request.is_at_once, slot.ledger
+        durable_lac = ledger.durable_lac(self._turn.synced_ticket(slot))
         answer = msgspec.structs.replace(
             answer,
             is_known=True,
-            is_fenced=slot.ledger.is_fenced,
-            lac=slot.ledger.recorded_lac,
+            is_fenced=ledger.is_fence_durable if is_at_once else ledger.is_fenced,
+            lac=durable_lac if is_at_once else ledger.recorded_lac,
             last_entry_id=slot.last_entry_id,
-            last_add_synced=slot.ledger.last_add_synced,
+            last_add_synced=ledger.last_add_synced,
             ranges=ranges,
             next_entry_id=next_entry_id,
         )
-        self._turn.answer_when_synced(slot, inbound, answer)
+        if is_at_once:
+            self._turn.answer(inbound, answer)
+        else:
+            self._turn.answer_when_synced(slot, inbound, answer)
 
     # -------------------------------------------------------------- the fence
 

@@ -164,9 +164,19 @@ class LedgerContext(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, requests=self.requests.traced(span))
 
 
-def info_request(ledger_id: int, first_entry_id: int = 0) -> BuiltRequest:
-    """Return a request for the ranges that a bookie holds of a ledger. It needs no key."""
-    request = GetLedgerInfo(request_id=_UNSENT, ledger_id=ledger_id, first_entry_id=first_entry_id)
+def info_request(
+    ledger_id: int, first_entry_id: int = 0, *, is_at_once: bool = False
+) -> BuiltRequest:
+    """Return a request for the ranges that a bookie holds of a ledger. It needs no key.
+
+    ``is_at_once`` is for an answer that is only shown: what it names need not be durable.
+    """
+    request = GetLedgerInfo(
+        request_id=_UNSENT,
+        ledger_id=ledger_id,
+        first_entry_id=first_entry_id,
+        is_at_once=is_at_once,
+    )
     return request, ()
 
 

@@ -338,6 +338,25 @@ def test_what_is_held_is_told_once_it_is_on_stable_storage(
     assert told.ranges == [(0, 0)]
 
 
+@pytest.mark.parametrize("kind", list(LedgerType))
+def test_a_look_that_promises_nothing_is_answered_at_once_and_syncs_nothing(
+    kind: LedgerType,
+) -> None:
+    world = with_entries(b"a")
+    world.say(*add(batch(0, [b"b"], ledger_id=9), kind=kind))
+    world.say(fence(kind, ledger_id=9))
+    world.written()
+    count = len(world.groups)
+    world.answers.clear()
+
+    world.say(GetLedgerInfo(request_id=3, ledger_id=9, is_at_once=True))
+    (told,) = world.answers
+    assert isinstance(told, LedgerInfo)
+    assert (told.ranges, told.last_entry_id) == ([(0, 0)], 0)
+    assert (told.is_fenced, told.lac, told.last_add_synced) == (False, -1, -1)
+    assert len(world.groups) == count, "no sync was asked for"
+
+
 def test_a_reader_neither_fences_nor_makes_a_ledger_known() -> None:
     world = bookie()
     world.say(read_lac())
