@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
 import zbk
+from tests.support.cluster import Shell
 from zbk.cluster.local import LocalCluster
 from zbk.console.console import running_console
 
@@ -35,13 +37,15 @@ def console(cluster: LocalCluster) -> Iterator[str]:
         yield url
 
 
-def unsynced_writer(client: zbk.Client, count: int = UNSYNCED_COUNT) -> zbk.LedgerWriter:
-    """Return the writer of a VD ledger of which so many entries are not synced."""
-    writer = client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
-    writer.append_many([b"durable"] * 5)
-    writer.sync()
-    writer.append_many([b"y" * 100] * count).result()
-    return writer
+def unsynced_writers(client: zbk.Client, *counts: int) -> list[zbk.LedgerWriter]:
+    """Return writers of VD ledgers of which so many entries are not synced, in that order."""
+    writers = [client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL) for _ in counts]
+    for writer in writers:
+        writer.append_many([b"durable"] * 5)
+        writer.sync()  # of a bookie's whole journal
+    for writer, count in zip(writers, counts, strict=True):
+        writer.append_many([b"y" * 100] * count).result()
+    return writers
 
 
 def shown(console: str, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -52,10 +56,49 @@ def shown(console: str, path: str) -> Any:  # noqa: ANN401 - JSON
 def test_a_look_at_a_ledger_does_not_make_its_entries_durable(
     client: zbk.Client, console: str
 ) -> None:
-    writer = unsynced_writer(client)
+    (writer,) = unsynced_writers(client, UNSYNCED_COUNT)
     path = f"/ledgers/{writer.ledger_id}.json"
     looks = [shown(console, path)["at_risk_count"] for _ in range(3)]
     assert looks == [UNSYNCED_COUNT] * 3
     writer.sync()
     assert shown(console, path)["at_risk_count"] == 0
     writer.close()
+
+
+def test_the_largest_of_the_cluster_are_listed_and_stay_unsynced(
+    cluster: LocalCluster, client: zbk.Client, console: str, tmp_path: Path
+) -> None:
+    small, large = unsynced_writers(client, 10, 400)
+    ids = [large.ledger_id, small.ledger_id]
+    shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
+
+    def listed(order: str) -> list[dict[str, Any]]:
+        done = shell.run("bookie", "unsynced", "--order", order, "-o", "json")
+        assert done.stderr == b""
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    by_size, by_age = listed("size"), listed("age")
+    assert [one["ledger_id"] for one in by_size] == ids
+    assert [one["entry_count"] for one in by_size] == [400, 10]
+    assert by_size[0]["unsynced_size"] > 400 * 100
+    assert len(by_size[0]["bookies"]) >= 2, "an ack quorum has the entries"
+    assert [one["ledger_id"] for one in by_age] == ids[::-1]
+    table = shell.run("bookie", "unsynced").stdout.decode().splitlines()
+    assert table[0].split() == ["LEDGER-ID", "UNSYNCED-SIZE", "ENTRY-COUNT", "AGE", "BOOKIES"]
+
+    page = shown(console, "/durability.json")
+    assert [one["ledger_id"] for one in page["largest"]["ledgers"]] == ids
+    assert page["largest"]["silent"] == []
+    assert [one["ledger_id"] for one in page["ledgers"][:2]] == ids, "the looks synced nothing"
+    large.sync()
+    assert listed("size") == [], "an fsync of a bookie covers all ledgers of its journal"
+    for writer in (small, large):
+        writer.close()
+
+
+def test_a_cluster_whose_bookies_serve_no_admin_api_is_an_error(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "data", bookie_count=1, bookie_options={"http": "off"}) as one:
+        shell = Shell(tmp_path, {"ZBK_METADATA": one.metadata_uri})
+        done = shell.run("bookie", "unsynced", exit_code=3)
+    assert b"reports none: it serves no HTTP" in done.stderr
+    assert b"Traceback" not in done.stderr

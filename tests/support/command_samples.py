@@ -44,6 +44,7 @@ ARGUMENTS = {
     "bookie show": "{bookie}",
     "bookie gc": "{bookie} --timeout 1ms",
     "bookie scrub": "--all --status",
+    "bookie unsynced": "",
     "bookie readonly": "{bookie}",
     "bookie recover": "{bookie} --dry-run",
     "bookie decommission": "gone",

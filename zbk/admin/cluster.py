@@ -12,6 +12,7 @@ from zbk.config import BookieConfig
 from zbk.errors import UnavailableError
 
 if TYPE_CHECKING:
+    from zbk.actors.process.bookie import Bookie
     from zbk.auditor.cluster_connection import ClusterConnection
     from zbk.client.api import Client
     from zbk.metadata.stores.store import MetadataStore
@@ -45,6 +46,8 @@ class Cluster:
         """The options of the bookie of this process; ``None`` in a process without one."""
         self.bookie_id = ""
         """The bookie of this process, once it has started; "" in a process without one."""
+        self.own_bookie: Bookie | None = None
+        """That bookie itself."""
         self.jobs = Jobs()
         self._connect = connect
         self._open_connection = open_connection

@@ -331,6 +331,27 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         ),
     ),
     Operation(
+        "GET", "/api/v1/zbk/bookie/unsynced",
+        "List the ledgers with the most entries that are acknowledged and not synced at the bookie "
+        "of this process. Syncs nothing.",
+        own_bookie.unsynced_ledgers,
+        _fields(
+            bookie_id=_TEXT, ledger_count=_NUMBER, unsynced_size=_NUMBER,
+            ledgers=_list(
+                _fields(
+                    ledger_id=_NUMBER, unsynced_size=_NUMBER, entry_count=_NUMBER, age_ms=_NUMBER
+                )
+            ),
+        ),
+        (
+            Parameter(
+                "order", "string", "What is largest in the first.", "size", choices=("size", "age")
+            ),
+            Parameter("limit", "integer", "Ledgers in the answer.", 20, low=1, high=100),
+        ),
+        commands=("zbk bookie unsynced",),
+    ),
+    Operation(
         "GET", "/api/v1/bookie/info", "Show what a bookie reports about itself.",
         bookies.bookie_info,
         _fields(freeSpace=_NUMBER, totalSpace=_MAYBE_NUMBER, bookie_id=_TEXT), (_BOOKIE_ID,),

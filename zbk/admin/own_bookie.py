@@ -1,8 +1,10 @@
-"""Operations on the options and files of this process's bookie."""
+"""Operations on this process's bookie: its options, its files, what it has not synced."""
 
 import os
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from zbk.admin.cluster import Cluster
 from zbk.admin.operation import Arguments
@@ -40,6 +42,21 @@ def list_disk_files(cluster: Cluster, given: Arguments) -> dict[str, str]:
     return shown
 
 
+def unsynced_ledgers(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Return the ledgers of which a loss of power takes most from the bookie; syncs nothing."""
+    from zbk.actors.serve.unsynced_ledgers import largest  # noqa: PLC0415 - loads a bookie
+
+    if cluster.own_bookie is None:
+        raise _none()
+    found = cluster.own_bookie.unsynced_ledgers()
+    return {
+        "bookie_id": cluster.bookie_id,
+        "ledger_count": len(found),
+        "unsynced_size": sum(one.unsynced_size for one in found),
+        "ledgers": msgspec.to_builtins(largest(found, given["order"], given["limit"])),
+    }
+
+
 def _names(config: BookieConfig, file_type: str) -> "Iterator[str]":
     from zbk.storage.entry_logs.entry_log import log_ids, log_path  # noqa: PLC0415 - seldom used
     from zbk.storage.index.index_file import IndexPath, ledger_ids  # noqa: PLC0415
@@ -73,6 +90,10 @@ def _names(config: BookieConfig, file_type: str) -> "Iterator[str]":
 
 def _config(cluster: Cluster) -> BookieConfig:
     if cluster.bookie_config is None:
-        reason = "the process has none: ask at the address of the bookie"
-        raise InvalidOptionError("bookie", "", reason)
+        raise _none()
     return cluster.bookie_config
+
+
+def _none() -> InvalidOptionError:
+    reason = "the process has none: ask at the address of the bookie"
+    return InvalidOptionError("bookie", "", reason)

@@ -20,6 +20,7 @@ def run_bookie(
     config: BookieConfig,
     *,
     on_ready: Callable[[BookieRegistration], None],
+    on_started: Callable[[Bookie], None] = lambda _bookie: None,
     is_wiped_on_purpose: bool = False,
     autorecovery: AutorecoveryConfig | None = None,
     files: FileSystem | None = None,
@@ -29,7 +30,8 @@ def run_bookie(
 
     A bookie that may have lost entries checks its ledgers against its peers meanwhile. With
     ``autorecovery`` the process also audits and repairs: autorecovery ends with the bookie, but the
-    bookie does not end with autorecovery. ``more_routes`` as in ``serving``.
+    bookie does not end with autorecovery. ``on_started`` is called with each bookie that starts in
+    the process, before ``on_ready``. ``more_routes`` as in ``serving``.
     """
 
     def begin_recheck(bookie: Bookie, bookie_id: str) -> None:
@@ -55,6 +57,7 @@ def run_bookie(
         metrics = bookie.metrics()
         bookie.goes_with(endpoint.attach("the bookie", metrics.read, metrics.checks))
         begin_recheck(bookie, bookie_id)
+        on_started(bookie)
         if autorecovery is not None:
             beside = Autorecovery(autorecovery, bookie_id)
             bookie.goes_with(beside.stop)

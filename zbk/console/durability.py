@@ -1,4 +1,7 @@
-"""The page about durability: open VD ledgers with what a loss of power takes now, part by part.
+"""The page about durability: VD ledgers with what a loss of power takes now.
+
+The bookies name the ledgers of the whole cluster of which they have most un-synced entries. Below,
+the open VD ledgers follow part by part, with the gap at each bookie.
 
 A part looks at ``LOOK_COUNT`` ledger ids, the newest first, and names the id where the next part
 begins. So its cost does not depend on the number of ledgers, and every ledger can be reached. All
@@ -9,11 +12,17 @@ bookie than the journals there. If all bookies have none, no entry of any ledger
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import msgspec
+
+from zbk.actors.serve.unsynced_ledgers import Order
 from zbk.console.collector import TIMEOUT_S, Collector
-from zbk.console.ledger_pages import Asked, bookie_row, ledger_id_in, ledger_infos
+from zbk.console.ledger_pages import Asked, bookie_row, ledger_id_in, ledger_infos, one_of
 from zbk.errors import DamageError, NoSuchLedgerError, ZbkError
+from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX
+from zbk.health.cluster_health import ClusterFacts
+from zbk.health.unsynced_ledgers import unsynced_in_cluster
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.deadline import within
@@ -21,14 +30,17 @@ from zbk.wire.messages import LedgerInfo
 
 LOOK_COUNT: Final = 40
 JOURNAL_COUNT_MAX: Final = 20
+LARGEST_COUNT: Final = 20
+ORDERS: Final = ("size", "age")
 
 
 def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the open VD ledgers of a part, those with most entries at risk first.
+    """Return the largest un-synced ledgers, and the open VD ledgers of a part, worst first.
 
     Raises:
-        InvalidOptionError: ``before`` is no ledger id.
+        InvalidOptionError: ``before`` is no ledger id, or ``order`` no order.
     """
+    order = one_of("order", query.get("order", ""), ORDERS) or "size"
     with within(TIMEOUT_S):
         connection = collector.connection()
         end = connection.ledgers.next_ledger_id()
@@ -57,7 +69,9 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
     ]
     return {
         "title": "Durability",
-        "cli": "zbk ledger ls --type vd --state open",
+        "cli": f"zbk bookie unsynced --order {order}",
+        "order": order,
+        "largest": _largest(facts, cast("Order", order)),
         "ledgers": sorted(rows, key=lambda one: (-one["at_risk_count"], -one["ledger_id"])),
         "first_id": first,
         "before_id": before,
@@ -69,6 +83,20 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
         "journals": sorted(journals, key=lambda one: -float(str(one["unsynced_size"])))[
             :JOURNAL_COUNT_MAX
         ],
+    }
+
+
+def _largest(facts: ClusterFacts | None, order: Order) -> dict[str, Any]:
+    """Return the ledgers with most un-synced entries, and the bookies that report none."""
+    bookies = facts.bookies[:BOOKIE_COUNT_MAX] if facts else ()
+    found = unsynced_in_cluster({one.bookie_id: one.http for one in bookies}, order, LARGEST_COUNT)
+    return {
+        "asked_count": len(bookies),
+        "ledgers": [
+            msgspec.structs.asdict(one) | {"bookies": found.holders[one.ledger_id]}
+            for one in found.ledgers
+        ],
+        "silent": [{"bookie_id": one, "why": why} for one, why in sorted(found.silent.items())],
     }
 
 

@@ -49,11 +49,22 @@ def ledger_id_in(text: str, default: int | None = None, name: str = "ledger id")
     raise InvalidOptionError(name, text[:40], "give a number from 0")
 
 
+def one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    """Return a value that is known, or "".
+
+    Raises:
+        InvalidOptionError: it is another.
+    """
+    if value in ("", *known):
+        return value
+    raise InvalidOptionError(name, value[:40], f"give one of {', '.join(known)}")
+
+
 def ledger_list(collector: Collector, query: Mapping[str, str]) -> dict[str, Any]:
     """Return one page of the list of ledgers."""
     first_id = ledger_id_in(query.get("from", ""), 0)
-    state = _one_of("state", query.get("state", ""), STATES)
-    ledger_type = _one_of("type", query.get("type", ""), TYPES)
+    state = one_of("state", query.get("state", ""), STATES)
+    ledger_type = one_of("type", query.get("type", ""), TYPES)
     custom = query.get("custom", "")[:200]
     key, _, value = custom.partition("=")
     with within(TIMEOUT_S):
@@ -223,12 +234,6 @@ def bookie_row(
 
 
 # ------------------------------------------------------------------ private
-
-
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
-    if value in ("", *known):
-        return value
-    raise InvalidOptionError(name, value[:40], f"give one of {', '.join(known)}")
 
 
 def _window(

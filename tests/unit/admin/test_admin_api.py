@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -20,6 +21,8 @@ from tests.support.http import Answer, ask
 from tests.support.json_schema import check_answer
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
+from zbk.actors.process.bookie import Bookie
+from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
 from zbk.admin.access import Access, read_token
 from zbk.admin.cluster import Cluster
 from zbk.admin.openapi import PATH, document
@@ -107,6 +110,9 @@ class Api:
             open_connection=lambda _address: cast("ClusterConnection", self.connection),
         )
         self.cluster.bookie_id = BOOKIES[0]
+        self.unsynced: list[UnsyncedLedger] = []
+        own_bookie = SimpleNamespace(unsynced_ledgers=lambda: self.unsynced)
+        self.cluster.own_bookie = cast("Bookie", own_bookie)
         self.url = ""
 
     def get(self, path: str, **parameters: object) -> Any:  # noqa: ANN401 - JSON
@@ -487,6 +493,22 @@ def test_the_document_describes_bodies_and_keeps_passwords_out_of_queries(api: A
                 assert properties["password"]["type"] == "string"
 
 
+def test_the_largest_unsynced_ledgers_of_the_bookie_are_listed(api: Api) -> None:
+    path = "/api/v1/zbk/bookie/unsynced"
+    api.unsynced = [
+        UnsyncedLedger(ledger_id=n, unsynced_size=10 * n, entry_count=n, age_ms=900 - n)
+        for n in range(1, 31)
+    ]
+    found = api.get(path)
+    totals = {name: found[name] for name in ("bookie_id", "ledger_count", "unsynced_size")}
+    assert totals == {"bookie_id": BOOKIES[0], "ledger_count": 30, "unsynced_size": 4_650}
+    assert [one["ledger_id"] for one in found["ledgers"]] == list(range(30, 10, -1))
+    oldest = api.get(path, order="age", limit=1)["ledgers"]
+    assert oldest == [{"ledger_id": 1, "unsynced_size": 10, "entry_count": 1, "age_ms": 899}]
+    assert api.ask("GET", path, limit=101).status == 400
+    assert api.ask("GET", path, order="id").status == 400
+
+
 def test_the_options_of_the_bookie_are_shown_without_secrets(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -499,8 +521,11 @@ def test_the_options_of_the_bookie_are_shown_without_secrets(
     assert shown["metadata"].endswith("@h/zbk")
     assert shown["journal_dir"] == "('/j1', '/j2')"
     assert shown.keys() == set(BookieConfig.__struct_fields__)
-    api.cluster.bookie_config = None
-    for path in ("/api/v1/config/server_config", "/api/v1/bookie/list_disk_file"):
+    api.cluster.bookie_config = api.cluster.own_bookie = None
+    for path in (
+        "/api/v1/config/server_config", "/api/v1/bookie/list_disk_file",
+        "/api/v1/zbk/bookie/unsynced",
+    ):  # fmt: skip
         refused = api.ask("GET", path)
         assert refused.status == 400
         assert "has none" in refused.body

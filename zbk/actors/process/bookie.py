@@ -36,6 +36,7 @@ from zbk.actors.process.bookie_actors import BookieActors, BookieParts
 from zbk.actors.process.bookie_metrics import BookieMetrics
 from zbk.actors.process.descriptor_budget import plan_descriptors
 from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
+from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger, unsynced_ledgers
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.last_checkpoint import take_last_checkpoint
 from zbk.config import BookieConfig
@@ -57,7 +58,7 @@ from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.identity import lock_directory
 from zbk.storage.directory.service_note import ServiceNote
 from zbk.system.boot import boot_id
-from zbk.system.clock import monotonic_ms, wall_ms
+from zbk.system.clock import monotonic_ms, monotonic_us, wall_ms
 from zbk.system.descriptors import descriptor_limit
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import lift_memory_limit, limit_memory
@@ -146,6 +147,13 @@ class Bookie:
         metrics = BookieMetrics(actors.status, actors.front, parts.storage, parts.store, registered)
         self._closing.append(metrics.close)
         return metrics
+
+    def unsynced_ledgers(self) -> list[UnsyncedLedger]:
+        """Return the ledgers of which a loss of power takes entries now; comes after ``start``."""
+        assert self._actors is not None, "start comes first"
+        queues = self._actors.status.queues
+        groups = [group for queue in queues for group in queue.unsynced_groups()]
+        return unsynced_ledgers(groups, monotonic_us())
 
     # ------------------------------------------------------------------ start
 

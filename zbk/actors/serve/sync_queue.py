@@ -110,6 +110,7 @@ class SyncQueue:
         self._progress = progress
         self._now_us = now_us
         self._groups: list[AppendGroup] = []
+        self._running: Sequence[AppendGroup] = ()  # that the fsync under way covers
         self._groups_lock = threading.Lock()
         self._run_lock = threading.Lock()
         self.unsynced_size = 0
@@ -133,6 +134,11 @@ class SyncQueue:
         """The age of the oldest bytes that are not on stable storage; 0: none. Any thread."""
         since = [one for one in (self._running_since_us, self._waiting_since_us) if one]
         return self._now_us() - min(since) if since else 0
+
+    def unsynced_groups(self) -> list[AppendGroup]:
+        """Return the groups that are not on stable storage, the oldest first. Any thread."""
+        with self._groups_lock:
+            return [*self._running, *self._groups]
 
     def put(self, groups: Sequence[AppendGroup]) -> None:
         """Queue groups that have been written."""
@@ -160,11 +166,13 @@ class SyncQueue:
                     self.lone_sync.synced(duration_us)
                     self.fsyncs.observe(duration_us)
                 self._running_since_us = self._running_size = 0
+                self._running = ()
                 self._tell(groups)
 
     def _take(self) -> list[AppendGroup]:
         with self._groups_lock:
-            groups, self._groups = self._groups, []
+            groups = self._running = self._groups
+            self._groups = []
             self._running_since_us, self._waiting_since_us = self._waiting_since_us, 0
             self._running_size, self.unsynced_size = self.unsynced_size, 0
         return groups

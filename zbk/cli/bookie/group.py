@@ -21,6 +21,7 @@ from zbk.cli.session import Session
 from zbk.config import AutorecoveryConfig, BookieConfig
 
 if TYPE_CHECKING:
+    from zbk.actors.process.bookie import Bookie
     from zbk.metadata.values import BookieRegistration
 
 
@@ -93,6 +94,9 @@ def run(
     cluster = Cluster(config.metadata, bookie_config=config)
     admin = AdminApi(cluster, config.http, has_actions=allow_actions, token_file=token_file)
 
+    def on_started(started: "Bookie") -> None:
+        cluster.own_bookie = started
+
     def on_ready(registration: "BookieRegistration") -> None:
         cluster.bookie_id = registration.bookie_id
         _log_ready(registration)
@@ -101,6 +105,7 @@ def run(
         code = run_bookie(
             config,
             on_ready=on_ready,
+            on_started=on_started,
             is_wiped_on_purpose=wiped_on_purpose,
             autorecovery=beside,
             more_routes=admin.routes,
@@ -151,6 +156,7 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
             "show": ("group:show", "Show the state that a bookie reports."),
             "gc": ("gc:gc", "Ask a running bookie to drop deleted ledgers."),
             "scrub": ("scrub:scrub", "Ask running bookies to look for damage on their disks."),
+            "unsynced": ("unsynced:unsynced", "List the ledgers with the most un-synced entries."),
             "readonly": ("readonly:readonly", "Switch a bookie to read-only, or back."),
             "recover": ("recover:recover", "Copy a bookie's entries to other bookies."),
             "decommission": (

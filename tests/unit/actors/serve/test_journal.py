@@ -196,6 +196,23 @@ def test_a_group_is_written_then_synced_and_both_are_told(make: Callable[..., Jo
     assert journals.file.log == ["write", "sync"]
 
 
+def test_groups_count_as_unsynced_until_the_fsync_that_covers_them_has_ended(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make()
+
+    def unsynced() -> list[int]:
+        return [one.ticket for one in journals.queue.unsynced_groups()]
+
+    journals.append(1, is_sync_needed=True)
+    assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
+    journals.append(2, is_sync_needed=False)
+    wait_until(lambda: unsynced() == [1, 2], what="both are written")
+    journals.file.may_sync.release()
+    journals.progress.wait_for(Synced(1))
+    assert unsynced() == [2]
+
+
 def test_a_small_lone_group_is_synced_by_the_writer_itself(make: Callable[..., Journals]) -> None:
     journals = make()
     journals.syncer.stop()
