@@ -13,7 +13,6 @@ The last ``ENDED_COUNT_MAX`` jobs that ended stay known until the process ends; 
 Threads: any; jobs run in ``zbk-admin-jobs``, which ends when none is left.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -23,6 +22,7 @@ import msgspec
 
 from zbk.errors import BusyError, InvalidOptionError, UnavailableError, ZbkError
 from zbk.system.clock import wall_ms
+from zbk.system.event_log import EventLog
 
 WAITING_COUNT_MAX: Final = 16
 ENDED_COUNT_MAX: Final = 64
@@ -31,7 +31,7 @@ LEFT_COUNT_MAX: Final = 100
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
-LOG = logging.getLogger("zbk.admin")
+LOG = EventLog("zbk.admin")
 
 JobState = Literal["waiting", "running", "done", "failed", "stopped"]
 
@@ -150,21 +150,25 @@ class Jobs:
         while (taken := self._next()) is not None:
             job, work, is_stopped = taken
             error, is_complete = "", False
-            LOG.info("job %s begins", job.name, extra={"event": "admin.job.begin", "job": job.name})
+            LOG.info("admin.job.begin", "job %(job)s begins", job=job.name)
             try:
                 is_complete = work(job.progress, is_stopped)
             except ZbkError as failure:
                 error = str(failure)
             except Exception:
-                LOG.exception("job %s failed", job.name, extra={"event": "admin.job.failed"})
+                LOG.exception("admin.job.failed", "job %(job)s failed", job=job.name)
                 error = "an error of zbk: see its log"
             state: JobState = "done" if is_complete else "failed" if error else "stopped"
             with self._lock:
                 self._end(job, state, error)
+            outcome = f"{state}: {error}" if error else state
             LOG.info(
-                "job %s is %s%s", job.name, job.state, f": {error}" if error else "",
-                extra={"event": "admin.job.end", "job": job.name, "state": job.state},
-            )  # fmt: skip
+                "admin.job.end",
+                "job %(job)s is %(outcome)s",
+                job=job.name,
+                outcome=outcome,
+                state=state,
+            )
 
     def _next(self) -> tuple[Job, Work, threading.Event] | None:
         with self._lock:

@@ -10,12 +10,13 @@ from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
 from zbk.errors import DamageError
+from zbk.system.event_log import EventLog
 from zbk.version import __version__
 
 SURVEY_TIMEOUT_S: Final = 5.0
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-LOG = logging.getLogger("zbk.admin")
+LOG = EventLog("zbk.admin")
 
 
 def cluster_status(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
@@ -51,7 +52,6 @@ def log_level(_cluster: Cluster, _given: Arguments) -> dict[str, str]:
 
 def set_log_level(cluster: Cluster, given: Arguments) -> dict[str, str]:
     """Set the log level of this process until it ends or SIGHUP re-reads the configuration."""
-    extra = {"event": "log.level", "wanted_level": given["level"]}
-    LOG.warning("the log level becomes %s", given["level"], extra=extra)
+    LOG.warning("log.level", "the log level becomes %(wanted_level)s", wanted_level=given["level"])
     logging.getLogger("zbk").setLevel(given["level"].upper())
     return log_level(cluster, {})

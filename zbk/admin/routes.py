@@ -18,7 +18,6 @@ Threads: operations block and run in up to ``CALL_COUNT_MAX`` threads; others wa
 """
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -50,12 +49,13 @@ from zbk.errors import (
     UnavailableError,
     ZbkError,
 )
+from zbk.system.event_log import EventLog
 
 CALL_COUNT_MAX: Final = 4
 WAITING_COUNT_MAX: Final = 32
 BODY_SIZE_MAX: Final = 16 * 1024
 
-LOG = logging.getLogger("zbk.admin")
+LOG = EventLog("zbk.admin")
 
 _STATUSES: Final[tuple[tuple[type[ZbkError], int], ...]] = (  # the first that fits
     (NoSuchLedgerError, 404),
@@ -118,9 +118,13 @@ class _Api:
         if operation.is_action:
             arguments.pop(operation.secret, None)
             LOG.info(
-                "%s %s was done", operation.method, operation.path,
-                extra={"event": "admin.action", "operation": operation.name, "given": arguments},
-            )  # fmt: skip
+                "admin.action",
+                "%(method)s %(path)s was done",
+                method=operation.method,
+                path=operation.path,
+                operation=operation.name,
+                given=arguments,
+            )
         return _Json(found)
 
     def _refused(self, request: Request) -> Response | None:

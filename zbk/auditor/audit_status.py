@@ -20,8 +20,9 @@ from zbk.protocol.repair.audit_events import (
     JobStalled,
 )
 from zbk.system.clock import wall_ms
+from zbk.system.event_log import EventLog
 
-LOG = logging.getLogger("zbk.auditor")
+LOG = EventLog("zbk.auditor")
 
 StatusEvent: TypeAlias = BrakeApplied | BrakeReleased | JobBegun | JobStalled | JobEnded
 
@@ -66,10 +67,11 @@ class AuditStatus:
     def log_delay(self, lost: Collection[str], left_ms: int) -> None:
         """Log how long the lost bookie has to return."""
         LOG.info(
-            "bookie %s is lost: its ledgers are reported after %g s unless it returns, or at once "
-            "by `zbk autorecovery trigger`",
-            _names(lost),
-            left_ms / 1000,
+            "audit.bookie_lost",
+            "bookie %(bookies)s is lost: its ledgers are reported after %(delay_s)g s unless it "
+            "returns, or at once by `zbk autorecovery trigger`",
+            bookies=_names(lost),
+            delay_s=left_ms / 1000,
         )
 
     def begin_term(self) -> None:
@@ -86,22 +88,38 @@ class AuditStatus:
                 level = logging.WARNING if lost else logging.INFO
                 LOG.log(
                     level,
-                    "%s, and %d of %d bookies are lost (%s): nothing is reported for %g s, then "
-                    "the auditor looks again",
-                    why,
-                    len(lost),
-                    known_count,
-                    _names(lost),
-                    wait_s,
+                    "audit.held_back",
+                    "%(reason)s, and %(lost_count)d of %(known_count)d bookies are lost "
+                    "(%(bookies)s): nothing is reported for %(wait_s)g s, then the auditor looks "
+                    "again",
+                    reason=why,
+                    lost_count=len(lost),
+                    known_count=known_count,
+                    bookies=_names(lost),
+                    wait_s=wait_s,
                 )
             case BrakeReleased(lost):
                 self._brake = ""
-                LOG.info("the auditor looked again; lost: %s", _names(lost))
+                LOG.info(
+                    "audit.looked_again",
+                    "the auditor looked again; lost: %(bookies)s",
+                    bookies=_names(lost),
+                )
             case JobBegun(kind, lost):
                 self._doing[kind] = _title(kind)
-                LOG.info("%s begins; lost bookies: %s", _title(kind), _names(lost))
+                LOG.info(
+                    "audit.begun",
+                    "%(job)s begins; lost bookies: %(bookies)s",
+                    job=_title(kind),
+                    bookies=_names(lost),
+                )
             case JobStalled(kind, reason):
-                LOG.warning("%s waits, and retries: %s", _title(kind), reason)
+                LOG.warning(
+                    "audit.stalled",
+                    "%(job)s waits, and retries: %(reason)s",
+                    job=_title(kind),
+                    reason=reason,
+                )
             case JobEnded(result):
                 self._doing.pop(result.kind, None)
                 self._done = f"{_title(result.kind)}: {_counts(result)}"
@@ -109,7 +127,7 @@ class AuditStatus:
                 level = (
                     logging.WARNING if result.report_count or result.flaw_count else logging.INFO
                 )
-                LOG.log(level, "%s", self._done)
+                LOG.log(level, "audit.done", "%(summary)s", summary=self._done)
             case _:
                 assert_never(event)
 

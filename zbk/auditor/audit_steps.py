@@ -7,7 +7,6 @@ of one step are in memory.
 A listing of all ledgers continues from step to step, if each step begins where the last one ended.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -41,6 +40,7 @@ from zbk.protocol.repair.audit_events import (
 from zbk.protocol.repair.audit_job import reports_of
 from zbk.protocol.repair.fragment_check import CheckedLedger, badly_placed
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
 
 CONCURRENT_COUNT: Final = 16
 """Reads and reports under way at the metadata store."""
@@ -54,7 +54,7 @@ CHECK_COUNT: Final = 64
 CHECK_STEP_MS: Final = 5_000
 """The time after which a step of a check ends with the current ledger."""
 
-LOG = logging.getLogger("zbk.auditor")
+LOG = EventLog("zbk.auditor")
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -90,7 +90,12 @@ class LedgerReads:
         except NoSuchLedgerError:  # deleted meanwhile
             return True
         except (DamageError, UnsupportedVersionError) as error:
-            LOG.error("the metadata of ledger %d cannot be read: %s", ledger_id, error)  # noqa: TRY400 - the text says all
+            LOG.error(
+                "audit.metadata_unreadable",
+                "the metadata of ledger %(ledger_id)d cannot be read: %(error)s",
+                ledger_id=ledger_id,
+                error=error,
+            )
             return False
 
 
@@ -129,7 +134,11 @@ class AuditSteps:
             present.update(store.children(READONLY))
             present.update(store.children(AVAILABLE))
         except (MetadataUnavailableError, NoNodeError) as error:
-            LOG.debug("the registered bookies cannot be read: %s", error)
+            LOG.debug(
+                "audit.bookies_unread",
+                "the registered bookies cannot be read: %(error)s",
+                error=error,
+            )
             return failed
         if term is not None and self._term() != term:
             return failed
@@ -210,7 +219,12 @@ class AuditSteps:
                     ranges=dict(one.ranges),
                 )
             except (DamageError, UnsupportedVersionError) as error:
-                LOG.error("ledger %d cannot be reported: %s", one.ledger_id, error)  # noqa: TRY400 - the text says all
+                LOG.error(
+                    "audit.ledger_not_reported",
+                    "ledger %(ledger_id)d cannot be reported: %(error)s",
+                    ledger_id=one.ledger_id,
+                    error=error,
+                )
 
         try:
             run_all(self._pool, report, effect.reports)

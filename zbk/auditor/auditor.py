@@ -17,7 +17,6 @@ Several changes while a look waits cause one look.
 Source: BookKeeper's ``Auditor``, ``AuditorElector``.
 """
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -65,13 +64,14 @@ from zbk.protocol.repair.audit_events import (
     WakeAt,
 )
 from zbk.system.clock import monotonic_ms, wall_ms
+from zbk.system.event_log import EventLog
 
 RETRY_MS: Final = 2_000
 """The pause before a failed look or step is repeated."""
 
 STOP_TIMEOUT_S: Final = 30.0
 
-LOG = logging.getLogger("zbk.auditor")
+LOG = EventLog("zbk.auditor")
 
 Step: TypeAlias = Callable[[], Event | None]
 
@@ -191,7 +191,7 @@ class AuditorThread:
             except ClientClosedError:  # the process ends
                 return
             except Exception as error:
-                LOG.exception("a step of the audit failed")
+                LOG.exception("audit.step_failed", "a step of the audit failed")
                 self._on_failure(error)
                 return
             if event is not None:
@@ -215,7 +215,7 @@ class AuditorThread:
                 if self._view != self._written and self._term() is not None:
                     self._write_status()
         except Exception as error:
-            LOG.exception("the auditor failed")
+            LOG.exception("audit.failed", "the auditor failed")
             self._on_failure(error)
 
     def _next(self) -> Event | _Stop:
@@ -278,7 +278,11 @@ class AuditorThread:
     def _retry_unrepairable(self) -> None:
         count = self._connection.tasks.retry_unrepairable()
         if count:
-            LOG.info("%d ledgers that could not be repaired are tried again", count)
+            LOG.info(
+                "audit.unrepairable_retried",
+                "%(ledger_count)d ledgers that could not be repaired are tried again",
+                ledger_count=count,
+            )
 
     def _ages_ms(self) -> Mapping[CheckKind, int]:
         """Return how long ago checks ended. One that cannot be read counts as never ended."""
@@ -299,11 +303,11 @@ class AuditorThread:
         try:
             note()
         except MetadataUnavailableError as error:
-            LOG.debug("a note of the auditor is lost: %s", error)
+            LOG.debug("audit.note_lost", "a note of the auditor is lost: %(error)s", error=error)
         except ClientClosedError:
             raise
         except ZbkError as error:
-            LOG.warning("a note of the auditor is lost: %s", error)
+            LOG.warning("audit.note_lost", "a note of the auditor is lost: %(error)s", error=error)
 
 
 def settings_of(config: AutorecoveryConfig, retry_ms: int) -> AuditSettings:

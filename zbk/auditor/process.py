@@ -8,7 +8,6 @@ Threads: ``zbk-autorecovery`` connects, waits for the end, and closes everything
 Source: BookKeeper's ``AutoRecoveryMain``.
 """
 
-import logging
 import os
 import signal
 import socket
@@ -31,13 +30,14 @@ from zbk.metrics.endpoint import Endpoint
 from zbk.metrics.samples import Samples
 from zbk.metrics.serving import serving
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
 
 OPEN_RETRY_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 60.0
 HTTP_PORT: Final = 9_180
 """The port that ``auto`` prefers: below those of bookies."""
 
-LOG = logging.getLogger("zbk.auditor")
+LOG = EventLog("zbk.auditor")
 
 
 class Part(Protocol):
@@ -167,14 +167,18 @@ class Autorecovery:
                 if not error.is_retriable:
                     self._fail(error)
                     return None
-                LOG.warning("autorecovery cannot start yet: %s", error)
+                LOG.warning(
+                    "autorecovery.start_postponed",
+                    "autorecovery cannot start yet: %(error)s",
+                    error=error,
+                )
                 self._is_ending.wait(OPEN_RETRY_S)
         return None
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
             self._failure = error
-            LOG.error("autorecovery ends: %s", error)
+            LOG.error("autorecovery.failed", "autorecovery ends: %(error)s", error=error)
         self._is_ending.set()
 
 
@@ -206,7 +210,11 @@ def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str, str
             endpoint.attach("autorecovery", process.read_metrics, process.checks)
             on_ready(name, http)
             process.wait()
-            LOG.info("stopped on %s", ", ".join(reasons) or "a failure")
+            LOG.info(
+                "autorecovery.stopped",
+                "stopped on %(reasons)s",
+                reasons=", ".join(reasons) or "a failure",
+            )
             return 0 if process.failure is None else 1
         finally:
             for number, handler in previous.items():

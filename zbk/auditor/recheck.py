@@ -39,8 +39,9 @@ from zbk.durability.limbo_recheck import (
 from zbk.errors import StorageFailedError, ZbkError
 from zbk.protocol.entry.spans import Span, merged
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 CLEAR_COUNT: Final = 256
 """Ledgers that are cleared together: each time, a file is written and synced."""
@@ -101,15 +102,21 @@ class LimboRecheck:
                 return
             except ZbkError as error:
                 level = logging.INFO if error.is_retriable else logging.WARNING
-                logger.log(level, "the re-check of ledgers waits: %s", error)
+                LOG.log(
+                    level,
+                    "limbo.recheck_waits",
+                    "the re-check of ledgers waits: %(error)s",
+                    error=error,
+                )
                 pause_s = next_pause_s(pause_s, has_cleared=False)
             except Exception as error:  # noqa: BLE001 - the top of a thread; the bookie stops
                 self._on_failure(error)
                 return
             self._is_stopped.wait(pause_s)
         if not self._losses.reasons:
-            logger.info(
-                "every ledger was checked against its peers: the bookie denies entries again"
+            LOG.info(
+                "limbo.ended",
+                "every ledger was checked against its peers: the bookie denies entries again",
             )
 
     def _rounds(self, connection: ClusterConnection) -> float:
@@ -182,8 +189,9 @@ class LimboRecheck:
 
     def _clear(self, ranges: list[Span]) -> None:
         if ranges and not self._is_stopped.is_set() and not self._losses.clear(ranges):
-            logger.info(
-                "ledgers stay in limbo: the disk has no room to record that they are cleared"
+            LOG.info(
+                "limbo.not_recorded",
+                "ledgers stay in limbo: the disk has no room to record that they are cleared",
             )
 
     def _hand_out(self, connection: ClusterConnection) -> None:
@@ -207,16 +215,21 @@ class LimboRecheck:
     def _log_count(self) -> None:
         count = self._count()
         if count and count != self._logged_count:
-            logger.info("%d ledgers are still to be checked against their peers", count)
+            LOG.info(
+                "limbo.ledgers_left",
+                "%(ledger_count)d ledgers are still to be checked against their peers",
+                ledger_count=count,
+            )
         self._logged_count = count
 
     def _log_silent(self, ledger_id: int, result: RecheckResult) -> None:
         if result.silent:
-            logger.info(
-                "ledger %d was checked without %s, silent for too long: entries that only these "
-                "hold, and that were never synced, may be missing in it",
-                ledger_id,
-                " and ".join(result.silent),
+            LOG.info(
+                "limbo.checked_without",
+                "ledger %(ledger_id)d was checked without %(bookies)s, silent for too long: "
+                "entries that only these hold, and that were never synced, may be missing in it",
+                ledger_id=ledger_id,
+                bookies=" and ".join(result.silent),
             )
         self._reported.pop(ledger_id, None)
 
@@ -226,4 +239,10 @@ class LimboRecheck:
         if len(self._reported) < REPORT_COUNT_MAX or ledger_id in self._reported:
             self._reported[ledger_id] = report.reason
             level = logging.WARNING if report.is_hopeless else logging.INFO
-            logger.log(level, "ledger %d stays in limbo: %s", ledger_id, report.reason)
+            LOG.log(
+                level,
+                "limbo.ledger_stays",
+                "ledger %(ledger_id)d stays in limbo: %(reason)s",
+                ledger_id=ledger_id,
+                reason=report.reason,
+            )

@@ -20,7 +20,6 @@ Threads: ``zbk-worker-<n>``. Callbacks of the metadata store only set flags.
 Source: BookKeeper's ``ReplicationWorker``; the autorecovery page.
 """
 
-import logging
 import random
 import threading
 from collections.abc import Callable
@@ -45,6 +44,7 @@ from zbk.protocol.repair.backoff import RepairBackoff
 from zbk.protocol.repair.repair_effects import RepairLimits, RepairResult
 from zbk.protocol.repair.repair_task import OutcomeKind, aim_of, outcome_of
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog, Names
 from zbk.system.report_pace import ReportPace
 
 PARKED_COUNT_MAX: Final = 256
@@ -56,7 +56,7 @@ thousands of small ones."""
 
 STOP_TIMEOUT_S: Final = 90.0
 
-LOG = logging.getLogger("zbk.auditor")
+LOG = EventLog("zbk.auditor")
 
 
 class Work(msgspec.Struct):
@@ -171,9 +171,10 @@ class ReplicationWorker:
             self._queue.expect_tasks()  # after the rest
             if dropped_count:
                 LOG.info(
-                    "the session with the metadata store is in doubt: %d repairs are dropped; the "
-                    "workers that lock their ledgers next begin again",
-                    dropped_count,
+                    "repair.session_in_doubt",
+                    "the session with the metadata store is in doubt: %(dropped_count)d repairs "
+                    "are dropped; the workers that lock their ledgers next begin again",
+                    dropped_count=dropped_count,
                 )
 
     def _drop_all(self) -> int:
@@ -194,13 +195,17 @@ class ReplicationWorker:
             except ClientClosedError:
                 return
             except MetadataUnavailableError as error:
-                LOG.info("the replication worker waits for the metadata store: %s", error)
+                LOG.info(
+                    "repair.store_away",
+                    "the replication worker waits for the metadata store: %(error)s",
+                    error=error,
+                )
                 self._is_stopped.wait(POLL_S)
             except ZbkError as error:
-                LOG.warning("the replication worker: %s", error)
+                LOG.warning("repair.worker_error", "the replication worker: %(error)s", error=error)
                 self._is_stopped.wait(POLL_S)
             except Exception as error:
-                LOG.exception("the replication worker failed")
+                LOG.exception("repair.worker_failed", "the replication worker failed")
                 self._on_failure(error)
                 return
 
@@ -297,7 +302,11 @@ class ReplicationWorker:
         """Record the outcome of the repair, and release the lock."""
         ledger_id = work.ledger_id
         if result.is_recovered:
-            LOG.info("ledger %d was fenced and closed: its writer did not continue", ledger_id)
+            LOG.info(
+                "repair.ledger_closed",
+                "ledger %(ledger_id)d was fenced and closed: its writer did not continue",
+                ledger_id=ledger_id,
+            )
         outcome = outcome_of(work.task, result)
         self.counts.ended(outcome.kind)
         match outcome.kind:
@@ -308,7 +317,12 @@ class ReplicationWorker:
             case OutcomeKind.POSTPONED:
                 if not (result.awaited and self._report_absent(ledger_id, result)):
                     self._queue.postpone(ledger_id)
-                    LOG.info("ledger %d is tried again later: %s", ledger_id, outcome.why)
+                    LOG.info(
+                        "repair.postponed",
+                        "ledger %(ledger_id)d is tried again later: %(reason)s",
+                        ledger_id=ledger_id,
+                        reason=outcome.why,
+                    )
                     self._tasks.note_failure(ledger_id, work.version, outcome.why)
             case OutcomeKind.UNREPAIRABLE:
                 self._put_aside(work, result, outcome.why)
@@ -322,9 +336,19 @@ class ReplicationWorker:
 
     def _report_whole(self, ledger_id: int, result: RepairResult) -> None:
         if result.copied_count:
-            LOG.info("ledger %d is whole: %s", ledger_id, _summary(result))
+            LOG.info(
+                "repair.ledger_whole",
+                "ledger %(ledger_id)d is whole: %(summary)s",
+                ledger_id=ledger_id,
+                summary=_summary(result),
+            )
             return
-        LOG.debug("ledger %d is whole: %s", ledger_id, _summary(result))
+        LOG.debug(
+            "repair.ledger_whole",
+            "ledger %(ledger_id)d is whole: %(summary)s",
+            ledger_id=ledger_id,
+            summary=_summary(result),
+        )
         with self._lock:
             self._whole.note((ledger_id, result))
         self._report_many_whole()
@@ -337,10 +361,19 @@ class ReplicationWorker:
             return
         count, (ledger_id, result) = due
         if count == 1:
-            LOG.info("ledger %d is whole: %s", ledger_id, _summary(result))
+            LOG.info(
+                "repair.ledger_whole",
+                "ledger %(ledger_id)d is whole: %(summary)s",
+                ledger_id=ledger_id,
+                summary=_summary(result),
+            )
         else:
             LOG.info(
-                "%d ledgers are whole, 0 entries copied; the last was ledger %d", count, ledger_id
+                "repair.ledgers_whole",
+                "%(ledger_count)d ledgers are whole, 0 entries copied; the last was ledger "
+                "%(ledger_id)d",
+                ledger_count=count,
+                ledger_id=ledger_id,
             )
 
     def _report_absent(self, ledger_id: int, result: RepairResult) -> bool:
@@ -355,7 +388,12 @@ class ReplicationWorker:
             )
         if absent:
             self._tasks.report(ledger_id, absent, MissingReason.LOST)
-            LOG.info("ledger %d no longer waits for %s", ledger_id, ", ".join(absent))
+            LOG.info(
+                "repair.wait_ended",
+                "ledger %(ledger_id)d no longer waits for %(bookies)s",
+                ledger_id=ledger_id,
+                bookies=Names(absent),
+            )
             self._queue.forget(ledger_id)
         return bool(absent)
 
@@ -370,7 +408,12 @@ class ReplicationWorker:
         ):
             self._tasks.retry_unrepairable([work.ledger_id])
         else:
-            LOG.warning("ledger %d cannot be repaired: %s", work.ledger_id, why)
+            LOG.warning(
+                "repair.unrepairable",
+                "ledger %(ledger_id)d cannot be repaired: %(reason)s",
+                ledger_id=work.ledger_id,
+                reason=why,
+            )
 
     def _give_back(self, work: Work) -> None:
         with self._lock:

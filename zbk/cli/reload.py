@@ -14,8 +14,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from zbk.config import AutorecoveryConfig, BookieConfig, LogConfig
 from zbk.config.sources import table_of
 from zbk.errors import ZbkError
+from zbk.system.event_log import EventLog, Names
 
-LOG: Final = logging.getLogger("zbk.config")
+LOG: Final = EventLog("zbk.config")
 
 
 ConfigT = TypeVar("ConfigT", bound=BookieConfig | AutorecoveryConfig)
@@ -48,16 +49,16 @@ def reload(before: Loaded[Any], load: Callable[[], Loaded[Any]]) -> None:
     try:
         now = load()
     except (ZbkError, OSError) as error:
-        LOG.error("the configuration stays as it is: %s", error, extra={"event": "config.refused"})  # noqa: TRY400 - the text says all
+        LOG.error("config.refused", "the configuration stays as it is: %(error)s", error=error)
         return
     logger, level = logging.getLogger("zbk"), logging.getLevelName(now.log.level.upper())
     logger.setLevel(min(logger.level, level))  # a level that hides the line comes after it
-    waiting = sorted(_changes(before, now))
+    waiting = Names(sorted(_changes(before, now)))
     LOG.info(
-        "the configuration was re-read: log level %s; need a restart: %s",
-        now.log.level,
-        ", ".join(waiting) or "none",
-        extra={"event": "config.reloaded", "log_level": now.log.level, "need_restart": waiting},
+        "config.reloaded",
+        "the configuration was re-read: log level %(log_level)s; need a restart: %(need_restart)s",
+        log_level=now.log.level,
+        need_restart=waiting,
     )
     logger.setLevel(level)
 

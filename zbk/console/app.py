@@ -14,7 +14,6 @@ A page is a function of the collector and the query that returns plain data. ``/
 import asyncio
 import hmac
 import json
-import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -42,6 +41,7 @@ from zbk.errors import (
     UnavailableError,
     ZbkError,
 )
+from zbk.system.event_log import EventLog
 
 BODY_SIZE_MAX: Final = 4_096
 LIVE_INTERVAL_S: Final = 1.0
@@ -68,7 +68,7 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 
-LOG = logging.getLogger("zbk.console")
+LOG = EventLog("zbk.console")
 
 PageData = Callable[[Collector, Mapping[str, str]], dict[str, Any]]
 """A page: collector, and the query with the parameters of the path."""
@@ -215,7 +215,7 @@ class _Console:
         check_subject(action, subject)
         check_choice(action, choice)
         command = action.command_for(subject, choice)
-        LOG.info("action: %s", command, extra={"event": "console.action"})
+        LOG.info("console.action", "action: %(command)s", command=command)
         chosen = [choice] if choice else []
         done = await run_in_threadpool(action.run, self._collector, subject, *chosen)
         return self._action_page(request, action, subject, choice, done)

@@ -5,7 +5,6 @@ which also counts ledgers, rests twenty times as long as it takes: neither loads
 While the metadata store is silent, the thread tries again; pages say so and keep the last figures.
 """
 
-import logging
 import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from zbk.health.cluster_sampler import ClusterSampler
 from zbk.health.cluster_survey import survey_store
 from zbk.system.clock import monotonic_ms, monotonic_s, wall_ms
 from zbk.system.deadline import within
+from zbk.system.event_log import EventLog
 
 INTERVAL_S: Final = 1.0
 SAMPLE_REST: Final = 4
@@ -37,7 +37,7 @@ TIMEOUT_S: Final = 3.0
 PAGE_TIMEOUT_S: Final = 1.0
 THREAD_COUNT: Final = 8
 
-LOG = logging.getLogger("zbk.console")
+LOG = EventLog("zbk.console")
 
 
 class Collector:
@@ -104,7 +104,7 @@ class Collector:
                 self.error = str(error)
                 self._is_stopping.wait(INTERVAL_S)
             except Exception:
-                LOG.exception("the console failed to sample the cluster")
+                LOG.exception("console.sample_failed", "the console failed to sample the cluster")
                 self.error = "an error of zbk: see the console's log"
                 self._is_stopping.wait(INTERVAL_S)
 
@@ -132,7 +132,7 @@ class Collector:
             except ZbkError as error:
                 facts = ClusterFacts(metadata=self.metadata, store_error=str(error))
             except Exception:
-                LOG.exception("the console failed to survey the cluster")
+                LOG.exception("console.survey_failed", "the console failed to survey the cluster")
                 facts = ClusterFacts(metadata=self.metadata, store_error="an error of zbk")
             self.facts, self.surveyed_ms = facts, wall_ms()
             if facts.store_error:
@@ -149,7 +149,7 @@ class Collector:
             with within(TIMEOUT_S):
                 after = read_records(self.connection().store, before)
         except ZbkError as error:
-            LOG.info("the console read no records: %s", error, extra={"event": "console.records"})
+            LOG.info("console.records", "the console read no records: %(error)s", error=error)
             return
         self.records = after
         if before is not None:

@@ -18,7 +18,6 @@ Answers that name no other policy are not stored by caches.
 
 import asyncio
 import ipaddress
-import logging
 import socket
 from collections.abc import Collection
 from typing import Final
@@ -27,10 +26,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from zbk.system.event_log import EventLog
+
 HEAD_SIZE_MAX: Final = 16 * 1024
 BODY_SIZE_MAX: Final = 1024 * 1024
 
-LOG = logging.getLogger("zbk.http")
+LOG = EventLog("zbk.http")
 
 
 class Guard:
@@ -71,7 +72,7 @@ class Guard:
         except HTTPException as error:  # of an application without starlette's own handler
             problem = error.status_code, error.detail
         except Exception:
-            LOG.exception("a request for %s failed", scope["path"], extra={"event": "http.failed"})
+            LOG.exception("http.failed", "a request for %(path)s failed", path=scope["path"])
             problem = 500, "an error of zbk: see its log"
         if not is_begun:
             status, text = problem

@@ -10,7 +10,6 @@ to another thread.
 
 import asyncio
 import errno
-import logging
 import os
 import socket
 import threading
@@ -25,13 +24,14 @@ from zbk.config.http_address import parse_http
 from zbk.errors import InvalidOptionError
 from zbk.http.connection import BoundedConnection, close_longest_waiting, open_connections
 from zbk.http.guard import HEAD_SIZE_MAX, Guard, is_loopback, own_names
+from zbk.system.event_log import EventLog
 
 BACKLOG: Final = 64
 KEEP_ALIVE_S: Final = 5
 CLOSE_TIMEOUT_S: Final = 2.0
 """Time that requests have to end after ``close``; then they are cancelled."""
 
-LOG = logging.getLogger("zbk.http")
+LOG = EventLog("zbk.http")
 
 
 class HttpServer:
@@ -114,7 +114,12 @@ class _Server(uvicorn.Server):
                 self._next_closing_s = self._loop.time() + ACCEPT_RETRY_DELAY / 2
                 close_longest_waiting(self.server_state.connections)
             return
-        LOG.error("the HTTP server: %s", context.get("message"), exc_info=error)
+        LOG.error(
+            "http.server_failed",
+            "the HTTP server: %(problem)s",
+            problem=context.get("message"),
+            exc_info=error,
+        )
 
 
 def serve(app: ASGIApp, address: str, names: Collection[str] = ()) -> HttpServer:

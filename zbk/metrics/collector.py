@@ -6,7 +6,6 @@ not. A source that fails costs its values of this scrape, not the scrape.
 Any thread may collect.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TypeAlias
@@ -24,11 +23,12 @@ from prometheus_client.registry import Collector
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.metric import Metric
 from zbk.metrics.samples import Samples, Source
+from zbk.system.event_log import EventLog
 
 Registry: TypeAlias = CollectorRegistry
 """Where collectors are registered, as prometheus-client has it."""
 
-LOG = logging.getLogger("zbk.metrics")
+LOG = EventLog("zbk.metrics")
 
 
 class TableCollector(Collector):
@@ -55,7 +55,11 @@ class TableCollector(Collector):
             try:
                 source(gathered)
             except Exception:
-                LOG.exception("the metrics of %s are missing from a scrape", name)
+                LOG.exception(
+                    "metrics.missing",
+                    "the metrics of %(source)s are missing from a scrape",
+                    source=name,
+                )
         given = {*gathered.values, *gathered.histograms, *gathered.infos}
         assert given <= self._by_name.keys(), f"not in the table: {given - self._by_name.keys()}"
         return gathered

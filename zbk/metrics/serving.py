@@ -6,7 +6,6 @@ fails to start because of an address that its operator did not choose. An addres
 gave is an error if it is taken.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from zbk.config.http_address import AUTO, OFF, parse_http
 from zbk.errors import InvalidOptionError
 from zbk.metrics.endpoint import Endpoint
+from zbk.system.event_log import EventLog
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -26,7 +26,7 @@ ANY_HOSTS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened
 MoreRoutes: TypeAlias = Callable[[str], Sequence["BaseRoute"]]
 """Receives the host to listen at, and returns routes to serve beside those of the endpoint."""
 
-LOG = logging.getLogger("zbk.metrics")
+LOG = EventLog("zbk.metrics")
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def serving(
     host = public_host if public_host and server.host in ANY_HOSTS else server.host
     host = f"[{host}]" if ":" in host else host
     url = f"http://{host}:{server.port}"
-    LOG.info("metrics and health at %s", url, extra={"event": "http.serving", "url": url})
+    LOG.info("http.serving", "metrics and health at %(url)s", url=url)
     try:
         yield url
     finally:
@@ -73,5 +73,5 @@ def _server(
     try:
         return serve(app, f"{LOOPBACK}:{preferred_port}")
     except InvalidOptionError as error:
-        LOG.info("another port is taken: %s", error)
+        LOG.info("http.port_taken", "another port is taken: %(error)s", error=error)
         return serve(app, f"{LOOPBACK}:0")

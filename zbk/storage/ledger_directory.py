@@ -16,7 +16,6 @@ Source: the seed, section Data management; BookKeeper's ``InterleavedLedgerStora
 all directories.
 """
 
-import logging
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -56,9 +55,10 @@ from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.storage.tools.reindex import Reindex
+from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 
 class SharedParts(msgspec.Struct, frozen=True):
@@ -203,14 +203,16 @@ class LedgerDirectory:
             whole = wanted.without(LedgerRanges().with_ids(found.doubtful_ids))
             if whole.range_count:
                 limbo.clear_lost_indexes(whole)
-        logger.error(
-            "%s: the index of %d ledgers was rebuilt from the entry logs, with %d entries; %d "
-            "ledgers that lost their index have all entries again%s",
-            self.path,
-            found.ledger_count,
-            found.entry_count,
-            whole.ledger_count,
-            f"; the others stay in limbo: {found.doubt}" if found.doubt else "",
+        LOG.error(
+            "index.rebuilt",
+            "%(directory)s: the index of %(ledger_count)d ledgers was rebuilt from the entry "
+            "logs, with %(entry_count)d entries; %(whole_count)d ledgers that lost their index "
+            "have all entries again%(rest)s",
+            directory=self.path,
+            ledger_count=found.ledger_count,
+            entry_count=found.entry_count,
+            whole_count=whole.ledger_count,
+            rest=f"; the others stay in limbo: {found.doubt}" if found.doubt else "",
         )
 
     def _log_sizes(self, lost: LostFiles) -> dict[int, int]:

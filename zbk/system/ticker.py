@@ -5,14 +5,14 @@ Callbacks run in the ticker's thread, one after another, and must not block: usu
 moments would wake the thread all the time.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 SHORT_MS: Final = 1_000
 """Intervals up to this begin at their multiples."""
@@ -66,7 +66,7 @@ class Ticker:
                 try:
                     callback()
                 except Exception:
-                    logger.exception("a timed call failed")
+                    LOG.exception("ticker.call_failed", "a timed call failed")
 
     def _take_due(self, now_ms: int) -> list[Callable[[], None]]:
         due = []

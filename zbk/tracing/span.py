@@ -3,7 +3,6 @@
 Any thread. A span ends once; later calls do nothing.
 """
 
-import logging
 import threading
 from types import TracebackType
 from typing import Final
@@ -13,9 +12,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
 from zbk.system.report_pace import ReportPace
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 REPORT_MS: Final = 60_000
 """Milliseconds between two reports of a tracer that fails."""
@@ -47,7 +47,12 @@ class _Guard:
             due = self._pace.take_due(monotonic_ms())
         if due is not None:
             count, error = due
-            logger.warning("the tracer failed %d times, at last with %r", count, error)
+            LOG.warning(
+                "tracing.failed",
+                "the tracer failed %(failure_count)d times, at last with %(error)r",
+                failure_count=count,
+                error=error,
+            )
         return True
 
 

@@ -6,10 +6,10 @@ connection down by its descriptor (``zbk.system.tcp``), and libzmq gives it back
 Every use is under the lock of the front (``zbk.transport.router``).
 """
 
-import logging
 from typing import Final
 
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
 from zbk.system.report_pace import ReportPace
 from zbk.system.tcp import end_connection
 from zbk.transport.answer_budget import PeerAnswers
@@ -17,7 +17,7 @@ from zbk.transport.connections import Connection, ConnectionLimits, ConnectionTa
 from zbk.transport.inflow import InflowTotal
 from zbk.transport.peers import PeerTable
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 REPORT_MS: Final = 60_000
 """The shortest time between two reports of ended connections."""
@@ -72,11 +72,13 @@ class ConnectionEnds:
         due = self._ends.take_due(now_ms)
         if due is not None:
             count, (name, reason) = due
-            logger.info(
-                "connection %s ends: it %s (%d connections since the last report)",
-                name.hex(),
-                reason,
-                count,
+            LOG.info(
+                "connection.ended",
+                "connection %(connection)s ends: it %(reason)s (%(connection_count)d connections "
+                "since the last report)",
+                connection=name.hex(),
+                reason=reason,
+                connection_count=count,
             )
 
     def _note(self, name: bytes, reason: str) -> None:

@@ -8,13 +8,13 @@ of a message until the last one has come, whatever their number.
 Runs in the thread of the front (``zbk.transport.router``), under its lock.
 """
 
-import logging
 import struct
 from typing import Final
 
 import zmq
 
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
 from zbk.system.memory import peak_memory_size
 from zbk.system.tcp import Listener, cookie_of, end_connection, tcp_counts
 from zbk.transport.answer_sender import AnswerSender
@@ -23,7 +23,7 @@ from zbk.transport.connections import Connection, ConnectionLimits
 from zbk.transport.inflow import Inflow, InflowLimits
 from zbk.transport.peers import PeerTable
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 POLL_MS: Final = 500
 SWEEP_MS_MIN: Final = 20
@@ -192,13 +192,15 @@ class ConnectionWatch:
         self._ends.report(now_ms)
         count = self._connections.ended_count
         if count > self._reported_count and now_ms >= self._reported_ms + REPORT_MS:
-            logger.info(
-                "%d connections ended that had said no HELLO within %d ms, or were too many; "
-                "%d are open, %d of them with a HELLO (limit %d)",
-                count - self._reported_count,
-                self._limits.handshake_ms,
-                self._connections.open_count,
-                self._connections.greeted_count,
-                self._limits.greeted_max,
+            LOG.info(
+                "connection.refused",
+                "%(refused_count)d connections ended that had said no HELLO within "
+                "%(handshake_ms)d ms, or were too many; %(open_count)d are open, "
+                "%(greeted_count)d of them with a HELLO (limit %(greeted_max)d)",
+                refused_count=count - self._reported_count,
+                handshake_ms=self._limits.handshake_ms,
+                open_count=self._connections.open_count,
+                greeted_count=self._connections.greeted_count,
+                greeted_max=self._limits.greeted_max,
             )
             self._reported_ms, self._reported_count = now_ms, count

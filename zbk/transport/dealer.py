@@ -17,7 +17,6 @@ With ``spin_us`` the thread polls busily for so long after each event, and sleep
 """
 
 import itertools
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +35,7 @@ from zbk.errors import (
 )
 from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.descriptors import has_descriptors
+from zbk.system.event_log import EventLog
 from zbk.system.wakeup import Wakeup
 from zbk.transport.connection import Connection, State
 from zbk.transport.dealer_socket import LINGER_MS
@@ -43,7 +43,7 @@ from zbk.transport.events import DealerOptions, News, Outgoing, Reply, Sink
 from zbk.transport.outstanding import NEVER_MS
 from zbk.transport.request_counts import RequestCounts
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 PAUSE_MS_MAX: Final = 60_000
 """The longest wait of the thread while there are connections."""
@@ -291,7 +291,7 @@ class BookiePool:
             while not self._is_stopping:
                 self._turn()
         except Exception:
-            logger.exception("the thread of the bookie connections failed")
+            LOG.exception("connection.pool_failed", "the thread of the bookie connections failed")
         finally:
             self._end()
 

@@ -4,7 +4,10 @@ import json
 import logging
 import sys
 
+import pytest
+
 from zbk.cli.logs import JsonFormatter, TextFormatter
+from zbk.system.event_log import EventLog, Names
 
 
 def record(message: str, *arguments: object, **extra: object) -> logging.LogRecord:
@@ -54,3 +57,72 @@ def test_an_exception_is_in_both() -> None:
 
     assert TextFormatter().format(made).endswith("'why'")
     assert json.loads(JsonFormatter().format(made))["exception"].endswith("'why'")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> EventLog:
+    caplog.set_level(logging.INFO, logger="zbk.test")
+    return EventLog("zbk.test")
+
+
+def test_an_event_has_a_constant_name_a_text_and_its_values_as_fields(
+    log: EventLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "%(free_size)d bytes of %(path)s, beside %(others)s; %(rest)s"
+    log.warning("disk.low", text, free_size=7, path="/d", others=Names(["a", "b"]), rest=Names())
+
+    (made,) = caplog.records
+    line = json.loads(JsonFormatter().format(made))
+    del line["time"]
+    assert line == {
+        "level": "warning",
+        "logger": "zbk.test",
+        "event": "disk.low",
+        "message": "7 bytes of /d, beside a, b; none",
+        "free_size": 7,
+        "path": "/d",
+        "others": ["a", "b"],
+        "rest": [],
+    }
+    assert TextFormatter().format(made).endswith(" zbk.test: 7 bytes of /d, beside a, b; none")
+    assert vars(made)["event"] == "disk.low"
+    assert made.filename == "test_logs.py"
+
+
+def test_an_event_without_values_is_logged_as_it_is(
+    log: EventLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.info("disk.full", "the disk is full")
+
+    assert [(one.getMessage(), vars(one)["event"]) for one in caplog.records] == [
+        ("the disk is full", "disk.full")
+    ]
+
+
+def test_each_method_logs_at_its_level_and_a_hidden_level_logs_nothing(
+    log: EventLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for tell in (log.debug, log.info, log.warning, log.error, log.critical):
+        tell("an.event", "text")
+    log.log(logging.ERROR, "an.event", "text")
+    log.log(logging.DEBUG, "an.event", "text")
+
+    levels = [one.levelname for one in caplog.records]
+    assert levels == ["INFO", "WARNING", "ERROR", "CRITICAL", "ERROR"]
+
+
+def test_the_traceback_of_an_event_is_that_of_the_exception(
+    log: EventLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    failure = ValueError("why")
+    log.error("an.event", "it failed", exc_info=failure)
+    log.critical("an.event", "it failed", exc_info=None)
+    try:
+        raise failure
+    except ValueError:
+        log.exception("an.event", "it failed")
+
+    with_it, without_it, handled = (JsonFormatter().format(one) for one in caplog.records)
+    assert json.loads(with_it)["exception"] == "ValueError: why"
+    assert "exception" not in json.loads(without_it)
+    assert json.loads(handled)["exception"].endswith("ValueError: why")

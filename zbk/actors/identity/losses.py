@@ -11,7 +11,6 @@ Runs in the thread that starts and stops the bookie. The part for the re-check o
 any one thread while the bookie runs.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -24,9 +23,10 @@ from zbk.storage.directory.lost_files import LostFiles, look, scope_of
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.index.census import CENSUS_NAME
 from zbk.storage.journal.last_mark import MARK_NAME
+from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 NAMED_COUNT: Final = 10
 """Lost files of a directory that the log names."""
@@ -167,41 +167,47 @@ class Losses:
 
     def _tell_lost(self, lost: LostFiles) -> None:
         if lost.census_fault:
-            logger.critical(
-                "%s/%s %s: the ledgers and entry logs that were here are not known; this bookie "
-                "answers neither yes nor no about ledgers without an index file until it has "
-                "checked them against its peers",
-                lost.path,
-                CENSUS_NAME,
-                lost.census_fault,
+            LOG.critical(
+                "limbo.census_lost",
+                "%(directory)s/%(file)s %(fault)s: the ledgers and entry logs that were here are "
+                "not known; this bookie answers neither yes nor no about ledgers without an index "
+                "file until it has checked them against its peers",
+                directory=lost.path,
+                file=CENSUS_NAME,
+                fault=lost.census_fault,
             )
         if lost.ledger_ids:
-            logger.critical(
-                "%s has lost the index files of %d ledgers: %s; they are now rebuilt from the "
-                "entry logs; until a ledger is whole this bookie answers neither yes nor no about "
-                "missing entries, and checks it against its peers",
-                lost.path,
-                len(lost.ledger_ids),
-                _first_of(lost.ledger_ids),
+            LOG.critical(
+                "limbo.index_files_lost",
+                "%(directory)s has lost the index files of %(ledger_count)d ledgers: %(ledgers)s; "
+                "they are now rebuilt from the entry logs; until a ledger is whole this bookie "
+                "answers neither yes nor no about missing entries, and checks it against its peers",
+                directory=lost.path,
+                ledger_count=len(lost.ledger_ids),
+                ledgers=_first_of(lost.ledger_ids),
             )
         if lost.logs:
-            logger.critical(
-                "%s has lost %d entry logs, or their ends: %s; reads of entries there fail, and "
-                "the ledgers are reported for repair as soon as the index was read",
-                lost.path,
-                len(lost.logs),
-                _first_of([one.path for one in lost.logs]),
+            LOG.critical(
+                "limbo.entry_logs_lost",
+                "%(directory)s has lost %(log_count)d entry logs, or their ends: %(logs)s; reads "
+                "of entries there fail, and the ledgers are reported for repair as soon as the "
+                "index was read",
+                directory=lost.path,
+                log_count=len(lost.logs),
+                logs=_first_of([one.path for one in lost.logs]),
             )
 
     def _note(self, reason: LossReason, bound: int) -> None:
         if not bound:
             return  # the cluster has never had a ledger
         self._file.note_loss(reason, bound)
-        logger.warning(
-            "%s: parts of ledgers below %d may be lost; this bookie answers neither yes nor no "
-            "about these ledgers until it has checked them against its peers",
-            reason.value,
-            bound,
+        LOG.warning(
+            "limbo.begun",
+            "%(cause)s: parts of ledgers below %(below_ledger_id)d may be lost; this bookie "
+            "answers neither yes nor no about these ledgers until it has checked them against its "
+            "peers",
+            cause=reason.value,
+            below_ledger_id=bound,
         )
 
 

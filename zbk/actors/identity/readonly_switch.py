@@ -7,7 +7,6 @@ recoveries, and no copy is placed on it.
 Threads: the callback runs in the store's thread and does not block.
 """
 
-import logging
 from collections.abc import Callable
 
 from zbk.actors.space_gate import SpaceGate
@@ -16,8 +15,9 @@ from zbk.metadata.paths import cookie_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.stores.store import MetadataStore, Node, Watch
 from zbk.metadata.values import StoredCookie, decode
+from zbk.system.event_log import EventLog
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 
 def watch_switch(
@@ -36,7 +36,11 @@ def watch_switch(
         try:
             is_readonly = decode(StoredCookie, node.value, path).is_readonly is True
         except ZbkError as error:
-            logger.error("the read-only switch keeps its state: %s", error)  # noqa: TRY400 - the text says all
+            LOG.error(
+                "bookie.readonly_switch_unread",
+                "the read-only switch keeps its state: %(error)s",
+                error=error,
+            )
             return
         if gate.is_switched_off is not is_readonly:
             gate.is_switched_off = is_readonly
@@ -50,8 +54,7 @@ def watch_switch(
 
 
 def _log(*, is_readonly: bool) -> None:
-    extra = {"event": "bookie.readonly_switch", "is_readonly": is_readonly}
     if is_readonly:
-        logger.warning("READ-ONLY: an operator has switched the bookie", extra=extra)
+        LOG.warning("bookie.readonly_switch_on", "READ-ONLY: an operator has switched the bookie")
     else:
-        logger.info("the read-only switch is off", extra=extra)
+        LOG.info("bookie.readonly_switch_off", "the read-only switch is off")

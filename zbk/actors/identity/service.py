@@ -12,7 +12,6 @@ whose latest records were only there. So every earlier ledger goes into limbo un
 Source: BookKeeper's ``LedgerDirsManager`` and its listener ``diskFailed``.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -43,9 +42,10 @@ from zbk.storage.directory.wipe import remove_tree
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.system.clock import wall_ms
+from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 COPIED_NAMES = ("deleted_ledgers", "limbo", "serving", INCARNATION_NAME)
 """The files that a new ledger directory gets from another one."""
@@ -86,14 +86,15 @@ def take_out(files: FileSystem, config: BookieConfig, path: str, reason: str) ->
     )
     note = service_note(files, config).with_one(lost)
     _write(files, [one for one in directories(config) if one not in note.paths], note)
-    logger.error(
-        "%s is OUT OF SERVICE: %s. The bookie continues with %s; about missing entries of earlier "
-        "ledgers it answers neither yes nor no until they are checked. Replace the disk, stop the "
-        "bookie, run `zbk bookie renew-dir %s` with an empty one there, and start again",
-        path,
-        reason,
-        " and ".join(one for one in _of_kind(config, path) if one not in note.paths),
-        path,
+    LOG.error(
+        "directory.out_of_service",
+        "%(directory)s is OUT OF SERVICE: %(reason)s. The bookie continues with %(remaining)s; "
+        "about missing entries of earlier ledgers it answers neither yes nor no until they are "
+        "checked. Replace the disk, stop the bookie, run `zbk bookie renew-dir %(directory)s` "
+        "with an empty one there, and start again",
+        directory=path,
+        reason=reason,
+        remaining=" and ".join(one for one in _of_kind(config, path) if one not in note.paths),
     )
 
 

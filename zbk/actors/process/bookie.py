@@ -16,7 +16,6 @@ Full disk   no failure: the bookie is read-only, also in its registration, until
 Source: BookKeeper's ``Bookie`` and ``BookieServer``.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -60,12 +59,13 @@ from zbk.storage.directory.service_note import ServiceNote
 from zbk.system.boot import boot_id
 from zbk.system.clock import monotonic_ms, monotonic_us, wall_ms
 from zbk.system.descriptors import descriptor_limit
+from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import lift_memory_limit, limit_memory
 from zbk.transport.greeting import Identity
 from zbk.version import __version__
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 QUIESCE_TIMEOUT_S: Final = 20.0
 
@@ -167,7 +167,7 @@ class Bookie:
             return self._start()
         except BaseException as error:
             if isinstance(error, LostHistoryError):
-                logger.critical("%s", error)
+                LOG.critical("bookie.history_lost", "%(error)s", error=error)
             self._doubt(error)
             self._take_down()
             raise
@@ -175,7 +175,7 @@ class Bookie:
     def _start(self) -> BookieRegistration:
         config = self._config
         if reduced := self._budget.reduced(config):
-            logger.info("%s", reduced)
+            LOG.info("bookie.limits_reduced", "%(reduced)s", reduced=reduced)
         store = open_store(
             config.metadata, session_timeout_ms=config.session_timeout_ms, must_exist=True
         )
@@ -223,7 +223,11 @@ class Bookie:
             try:
                 return self._try_to_open(start, storage)
             except NoSpaceError as error:
-                logger.warning("there is no space to start, retrying with the reserve: %s", error)
+                LOG.warning(
+                    "bookie.no_space_to_start",
+                    "there is no space to start, retrying with the reserve: %(error)s",
+                    error=error,
+                )
                 storage.release_reserve(error.path)  # the write may not be one of storage
                 storage = self._storage(start)
         return self._try_to_open(start, storage)
@@ -262,11 +266,13 @@ class Bookie:
         self._closing.append(self._end_serving)
         self._closing.append(storage.close)
         self._closing.append(lambda: self._checkpoint_last(storage))
-        logger.info(
-            "storage open: %d journal records replayed, %d of a torn tail cut, in %d ms",
-            replayed.record_count,
-            replayed.cut_record_count,
-            monotonic_ms() - started_ms,
+        LOG.info(
+            "storage.open",
+            "storage open: %(record_count)d journal records replayed, %(cut_record_count)d of a "
+            "torn tail cut, in %(duration_ms)d ms",
+            record_count=replayed.record_count,
+            cut_record_count=replayed.cut_record_count,
+            duration_ms=monotonic_ms() - started_ms,
         )
         return storage, history
 
@@ -336,7 +342,7 @@ class Bookie:
                 self._registered.want_readonly(is_readonly=self._gate.refuses_adds)
 
     def _on_registration(self, state: RegistrationState) -> None:
-        logger.info("registration: %s", state)
+        LOG.info("bookie.registration", "registration: %(state)s", state=state)
         if state is RegistrationState.FAILED:
             self.fail(BookieError("another process holds this bookie's registration"))
 
@@ -350,7 +356,12 @@ class Bookie:
         self.ended.wait()
         error = self.failure = self._supervisor.proxy().error.get()
         if error is not None:
-            logger.critical("the bookie stops: %s", error, exc_info=_our_own(error))
+            LOG.critical(
+                "bookie.failed",
+                "the bookie stops: %(error)s",
+                error=error,
+                exc_info=_our_own(error),
+            )
             self._doubt(error)
         else:
             self._quiesce()
@@ -365,7 +376,9 @@ class Bookie:
             with suppress(pykka.ActorDeadError):
                 self._actors.quiesce(self._is_quiet)
                 if not self._is_quiet.wait(QUIESCE_TIMEOUT_S):
-                    logger.warning("stopped without waiting longer for the disk")
+                    LOG.warning(
+                        "bookie.stop_timed_out", "stopped without waiting longer for the disk"
+                    )
         self._is_clean = True
 
     def _take_down(self) -> None:
@@ -376,10 +389,10 @@ class Bookie:
             except ZbkError as error:  # expected after a failed disk
                 self._is_clean = False
                 self._doubt(error)
-                logger.error("while closing: %s", error)  # noqa: TRY400 - it says what failed
+                LOG.error("bookie.close_failed", "while closing: %(error)s", error=error)
             except Exception:
                 self._is_clean = False
-                logger.exception("a part of the bookie did not close")
+                LOG.exception("bookie.close_broken", "a part of the bookie did not close")
         self._supervisor.stop()
 
     def _doubt(self, error: BaseException) -> None:
@@ -390,13 +403,21 @@ class Bookie:
 
     def _checkpoint_last(self, storage: BookieStorage) -> None:
         if self._is_clean and self._error is None and not take_last_checkpoint(storage):
-            logger.info("stopped without a last checkpoint: the next start replays the journal")
+            LOG.info(
+                "bookie.no_last_checkpoint",
+                "stopped without a last checkpoint: the next start replays the journal",
+            )
 
     def _end_serving(self) -> None:
         """Record after the last sync that nothing can be lost any more, or that it may be."""
         if self._error is not None:
             if self.failure is None:  # it came after the request to stop
-                logger.critical("while stopping: %s", self._error, exc_info=_our_own(self._error))
+                LOG.critical(
+                    "bookie.stop_failed",
+                    "while stopping: %(error)s",
+                    error=self._error,
+                    exc_info=_our_own(self._error),
+                )
             self._is_clean = False
             self._doubt(self._error)
         elif self._is_clean:

@@ -9,14 +9,15 @@ No actor is restarted in place: after a failed write or a bug the memory of the 
 trusted, but the journal can. The operator or the service manager starts the bookie again.
 """
 
-import logging
 import threading
 from typing import TypeAlias, assert_never
 
 import msgspec
 import pykka
 
-logger = logging.getLogger("zbk.bookie")
+from zbk.system.event_log import EventLog
+
+LOG = EventLog("zbk.bookie")
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ class SupervisorActor(pykka.ThreadingActor):
                     self.error = message.error
                 self._ended.set()
             case StopRequested(reason):
-                logger.info("stopping on %s", reason)
+                LOG.info("bookie.stopping", "stopping on %(reason)s", reason=reason)
                 self._ended.set()
             case _:
                 assert_never(message)

@@ -10,7 +10,6 @@ A ledger has one slot. With two, a fence in one of them would not stop adds thro
 Owned by the storage actor.
 """
 
-import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
@@ -25,9 +24,10 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index.ledger_info import LedgerInfo
 from zbk.storage.journal.record import LedgerKeyRecord
 from zbk.storage.stored_ledger import StoredLedger
+from zbk.system.event_log import EventLog
 from zbk.wire.messages import Read, ReadLac
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 LEDGER_COUNT_MAX: Final = 50_000
 
@@ -226,13 +226,19 @@ def _last_lac(stored: StoredLedger, last_entry_id: int) -> int:
     try:
         _count, body = stored.home.fetch(resolved)
     except EntryUnreadableError as error:
-        logger.warning("the LAC of its last entry is not known: %s", error)
+        LOG.warning(
+            "ledger.lac_unreadable",
+            "the LAC of its last entry is not known: %(error)s",
+            error=error,
+        )
         return NO_ENTRY
     if not stored.home.is_as_written(resolved, body):
-        logger.warning(
-            "the LAC of its last entry is not known: ledger %d entry %d is damaged",
-            resolved.ledger_id,
-            last_entry_id,
+        LOG.warning(
+            "ledger.lac_damaged",
+            "the LAC of its last entry is not known: ledger %(ledger_id)d entry %(entry_id)d is "
+            "damaged",
+            ledger_id=resolved.ledger_id,
+            entry_id=last_entry_id,
         )
         return NO_ENTRY
     return stored_lac(body)

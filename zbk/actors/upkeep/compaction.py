@@ -14,7 +14,6 @@ The steps are generators that wait by ``Waits``, as all steps of the gc actor. O
 gc actor. Source: BookKeeper's ``TransactionalEntryLogCompactor``.
 """
 
-import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -38,8 +37,9 @@ from zbk.storage.gc.compaction_questions import (
     TakeLogId,
 )
 from zbk.storage.gc.garbage import Garbage
+from zbk.system.event_log import EventLog
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 T = TypeVar("T")
 
@@ -284,11 +284,12 @@ class DirectoryCompaction:
         freed_size = core.remove_sources(plan) - core.made_size(plan)
         counts.log_count += log_count
         counts.freed_size += max(0, freed_size)
-        logger.info(
-            "compaction: %d logs became log %08x, %d bytes freed",
-            log_count,
-            plan.target_id,
-            freed_size,
+        LOG.info(
+            "compaction.done",
+            "compaction: %(log_count)d logs became log %(log_id)08x, %(freed_size)d bytes freed",
+            log_count=log_count,
+            log_id=plan.target_id,
+            freed_size=freed_size,
         )
 
     # ------------------------------------------------------------------ steps
@@ -317,9 +318,14 @@ class DirectoryCompaction:
 
     def _spoil(self, log_id: int, error: CorruptRecordError) -> None:
         self._core.spoil(log_id)
-        logger.warning("log %08x is not compacted until the next start: %s", log_id, error)
+        LOG.warning(
+            "compaction.log_put_aside",
+            "log %(log_id)08x is not compacted until the next start: %(error)s",
+            log_id=log_id,
+            error=error,
+        )
         self._counts.gave_up = f"log {log_id:08x} is damaged"
 
     def _give_up(self, reason: str) -> None:
         self._counts.gave_up = reason
-        logger.info("compaction: %s", reason)
+        LOG.info("compaction.given_up", "compaction: %(reason)s", reason=reason)

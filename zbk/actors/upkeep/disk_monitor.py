@@ -11,7 +11,6 @@ makes the bookie read-only, because the ledgers that live there cannot continue.
 Source: BookKeeper's ``LedgerDirsMonitor``.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias, assert_never
@@ -37,9 +36,10 @@ from zbk.storage.directory.disk_space import (
     WarnOfLowSpace,
 )
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 
 class MeasureDue(msgspec.Struct, frozen=True):
@@ -99,21 +99,29 @@ class DiskMonitorActor(BookieActor):
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case EnterReadOnly():
-                logger.warning("READ-ONLY: %s; the bookie takes no new entries", effect.reason)
+                LOG.warning(
+                    "disk.readonly",
+                    "READ-ONLY: %(reason)s; the bookie takes no new entries",
+                    reason=effect.reason,
+                )
                 self._set_readonly(is_readonly=True)
                 with suppress(NoSpaceError):  # some file systems need space to remove a file
                     for journal in self._storage.journals:
                         journal.give_up_spares()
             case LeaveReadOnly():
-                logger.info("the bookie is writable again: there is space for new entries")
+                LOG.info(
+                    "disk.writable", "the bookie is writable again: there is space for new entries"
+                )
                 self._set_readonly(is_readonly=False)
             case MakeReserves():
                 self._handle(ReservesMade(self._make_reserves()))
             case WarnOfLowSpace():
-                logger.warning(
-                    "only %d bytes are free in %s: the bookie will soon be read-only",
-                    effect.free_size,
-                    effect.path,
+                LOG.warning(
+                    "disk.low_space",
+                    "only %(free_size)d bytes are free in %(directory)s: the bookie will soon be "
+                    "read-only",
+                    free_size=effect.free_size,
+                    directory=effect.path,
                 )
             case _:
                 assert_never(effect)

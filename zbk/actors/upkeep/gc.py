@@ -49,8 +49,9 @@ from zbk.protocol.upkeep.gc import (
     garbage_round,
 )
 from zbk.storage.gc.garbage import DropIndexes, Garbage, LedgersInMemory, LogSummary
+from zbk.system.event_log import EventLog
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 GAP_COUNT_MAX: Final = 10_000
 """Ids between deleted ones that one round asks for, when there are too many ranges."""
@@ -168,7 +169,11 @@ class GcActor(BookieActor):
         except OutOfDescriptorsError as error:
             may_go_on = None
             self.counts.result = RoundResult(gave_up=str(error))
-            logger.info("garbage collection ends early and continues in the next round: %s", error)
+            LOG.info(
+                "gc.round_ended_early",
+                "garbage collection ends early and continues in the next round: %(error)s",
+                error=error,
+            )
         if may_go_on is None:
             self._steps = None
             self.counts.ended_round = self.counts.begun_round
@@ -279,11 +284,19 @@ class GcActor(BookieActor):
             is_grave = result.is_suspicious or result.is_stuck
             level = logging.WARNING if is_grave else logging.INFO
             left = "left ledgers" if result.dropped_count else "dropped no ledger"
-            logger.log(level, "garbage collection %s: %s", left, result.gave_up)
+            LOG.log(
+                level,
+                "gc.gave_up",
+                "garbage collection %(outcome)s: %(reason)s",
+                outcome=left,
+                reason=result.gave_up,
+            )
         if result.dropped_count or log_count:
-            logger.info(
-                "garbage collection: %d ledgers dropped, %d logs removed, %d bytes freed",
-                result.dropped_count,
-                log_count,
-                freed_size,
+            LOG.info(
+                "gc.done",
+                "garbage collection: %(dropped_count)d ledgers dropped, %(log_count)d logs "
+                "removed, %(freed_size)d bytes freed",
+                dropped_count=result.dropped_count,
+                log_count=log_count,
+                freed_size=freed_size,
             )

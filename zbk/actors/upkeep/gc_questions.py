@@ -5,7 +5,6 @@ belongs to another cluster, the question raises an error and the round ends. Blo
 runs in the gc actor's thread.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -16,8 +15,9 @@ from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.stores.session_number import SessionNumber
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.upkeep.gc import Counter, Finding, Findings, ListPiece
+from zbk.system.event_log import EventLog
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 LIST_COUNT: Final = 1_000
 """Ledgers in one piece of the list."""
@@ -90,6 +90,11 @@ class GcQuestions:
             except MetadataUnavailableError:  # the other ledgers would wait for the store, too
                 raise
             except ZbkError as error:
-                logger.info("ledger %d is kept: %s", ledger_id, error)
+                LOG.info(
+                    "gc.ledger_kept",
+                    "ledger %(ledger_id)d is kept: %(error)s",
+                    ledger_id=ledger_id,
+                    error=error,
+                )
                 findings[ledger_id] = Finding.UNKNOWN
         return Findings(findings, self._session.since(session))

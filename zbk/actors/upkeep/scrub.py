@@ -55,8 +55,9 @@ from zbk.storage.scrub.scrub_effects import DiskStateOf, LocationsOf, Paid, Paus
 from zbk.storage.scrub.scrub_pass import ScrubPass
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.system.clock import wall_ms
+from zbk.system.event_log import EventLog
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 GO_SIZE: Final = 256 * 1024
 """Bytes of one go."""
@@ -221,7 +222,12 @@ class ScrubActor(BookieActor):
             try:
                 yield from self._read()
             except OutOfDescriptorsError as error:
-                logger.info("scrub pass %d restarts later: %s", self.counts.begun_pass, error)
+                LOG.info(
+                    "scrub.postponed",
+                    "scrub pass %(scrub_pass)d restarts later: %(error)s",
+                    scrub_pass=self.counts.begun_pass,
+                    error=error,
+                )
                 yield from self._waits.until(self._waits.now_ms() + SHORT_WAIT_MS)
             else:
                 break
@@ -274,13 +280,16 @@ class ScrubActor(BookieActor):
                 self._found.append(damage)
         elif self.findings.add_file(damage):
             of = "" if damage.ledger_id is None else f", of ledger {damage.ledger_id}"
-            logger.warning(
-                "scrub pass %d: %s is damaged at byte %d%s: %s",
-                self.counts.begun_pass,
-                damage.path,
-                damage.offset,
-                of,
-                damage.reason,
+            LOG.warning(
+                "scrub.damage",
+                "scrub pass %(scrub_pass)d: %(path)s is damaged at byte %(offset)d%(of)s: "
+                "%(reason)s",
+                scrub_pass=self.counts.begun_pass,
+                path=damage.path,
+                offset=damage.offset,
+                of=of,
+                ledger_id=damage.ledger_id,
+                reason=damage.reason,
             )
 
     def _end(self) -> None:
@@ -294,14 +303,16 @@ class ScrubActor(BookieActor):
         if self._is_of_index:
             self._is_of_index = False
             level = logging.ERROR if findings.entry_count else logging.INFO
-        logger.log(
+        LOG.log(
             level,
-            "scrub pass %d: %d bytes read, %d damaged files, %d damaged entries of %d ledgers",
-            counts.ended_pass,
-            counts.read_size,
-            findings.file_count,
-            findings.entry_count,
-            findings.ledger_count,
+            "scrub.done",
+            "scrub pass %(scrub_pass)d: %(read_size)d bytes read, %(file_count)d damaged files, "
+            "%(entry_count)d damaged entries of %(ledger_count)d ledgers",
+            scrub_pass=counts.ended_pass,
+            read_size=counts.read_size,
+            file_count=findings.file_count,
+            entry_count=findings.entry_count,
+            ledger_count=findings.ledger_count,
         )
 
     # ------------------------------------------------------------------ reports
@@ -327,10 +338,12 @@ class ScrubActor(BookieActor):
             self._parts.reports.report(ledger_id, (self._bookie_id,), reason)
         except ZbkError as error:
             if self.queue.not_taken(self._waits.now_ms()):
-                logger.warning(
-                    "scrub: %d damaged ledgers cannot be reported for repair yet: %s",
-                    self.queue.pending_count,
-                    error,
+                LOG.warning(
+                    "scrub.not_reported",
+                    "scrub: %(ledger_count)d damaged ledgers cannot be reported for repair yet: "
+                    "%(error)s",
+                    ledger_count=self.queue.pending_count,
+                    error=error,
                 )
         else:
             self.queue.taken(ledger_id)

@@ -53,11 +53,11 @@ def autorecovery() -> None:
 
 
 def _log_ready(name: str, http: str) -> None:
-    import logging
+    from zbk.system.event_log import EventLog
 
-    logging.getLogger("zbk.auditor").info(
-        "READY autorecovery %s, metrics %s",
-        name,
-        http or "off",
-        extra={"event": "autorecovery.ready", "name_in_elections": name, "http": http or None},
+    EventLog("zbk.auditor").info(
+        "autorecovery.ready",
+        "READY autorecovery %(name_in_elections)s, metrics %(http)s",
+        name_in_elections=name,
+        http=http or "off",
     )

@@ -188,21 +188,15 @@ def bookie() -> None:
 
 
 def _log_ready(registration: "BookieRegistration") -> None:
-    import logging
+    from zbk.system.event_log import EventLog
 
-    logging.getLogger("zbk.bookie").info(
-        "READY bookie %s at %s, incarnation %d, metrics %s",
-        registration.bookie_id,
-        registration.address,
-        registration.incarnation,
-        registration.http or "off",
-        extra={
-            "event": "bookie.ready",
-            "bookie_id": registration.bookie_id,
-            "address": registration.address,
-            "incarnation": registration.incarnation,
-            "http": registration.http or None,
-        },
+    EventLog("zbk.bookie").info(
+        "bookie.ready",
+        "READY bookie %(bookie_id)s at %(address)s, incarnation %(incarnation)d, metrics %(http)s",
+        bookie_id=registration.bookie_id,
+        address=registration.address,
+        incarnation=registration.incarnation,
+        http=registration.http or "off",
     )
 
 

@@ -1,6 +1,5 @@
 """The handle of an application that owns a log: what ``Client.open_log`` returns."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -32,13 +31,14 @@ from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.position import LogEntry, LogPosition, LogRange
 from zbk.system.clock import monotonic_ms, monotonic_s
+from zbk.system.event_log import EventLog
 
 ResultT = TypeVar("ResultT")
 
 ROLL_RETRY_MS: Final = 5_000
 """The time after a failed roll until appends start the next one."""
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 
 class LogSetup(msgspec.Struct, frozen=True):
@@ -305,10 +305,15 @@ class Log:
         except ZbkError as error:
             self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
             if not self._is_closed:
-                logger.warning("log %s could not be rolled: %s", self.name, error)
+                LOG.warning(
+                    "client.roll_postponed",
+                    "log %(log)s could not be rolled: %(error)s",
+                    log=self.name,
+                    error=error,
+                )
         except Exception:
             self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
-            logger.exception("rolling log %s failed", self.name)
+            LOG.exception("client.roll_failed", "rolling log %(log)s failed", log=self.name)
         finally:
             self._is_rolling = False
 

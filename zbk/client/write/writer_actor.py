@@ -15,7 +15,6 @@ A turn handles everything that waits for any of the ledgers. An open ledger cost
 thread and no tick.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -30,10 +29,11 @@ from zbk.client.write.writer_requests import writer_of
 from zbk.errors import BookieUnavailableError, LedgerClosedError, ZbkError
 from zbk.system.clock import monotonic_ms
 from zbk.system.direct_inbox import DirectInbox, Door, Failed
+from zbk.system.event_log import EventLog
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import News
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 
 LENT_SIZE_MAX: Final = 64 * 1024
@@ -329,7 +329,12 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             put(writer, writer.due_ms(now_ms))
 
     def _fail(self, writer: WriterBody, error: Exception) -> None:
-        logger.error("the writer of ledger %d failed", writer.ledger_id, exc_info=error)
+        LOG.error(
+            "writer.failed",
+            "the writer of ledger %(ledger_id)d failed",
+            ledger_id=writer.ledger_id,
+            exc_info=error,
+        )
         writer.end(_failure(error))
 
     def _end_dropped(self) -> None:

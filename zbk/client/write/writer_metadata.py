@@ -4,7 +4,6 @@ The store blocks, so the metadata actor waits for it; what comes of it is told t
 as a message. ``current`` may be read in any thread; everything else is the writer's actor's.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeAlias
@@ -27,8 +26,9 @@ from zbk.protocol.write.events import (
     EnsembleChangeTurn,
     ReportMissing,
 )
+from zbk.system.event_log import EventLog
 
-LOG = logging.getLogger("zbk.client")
+LOG = EventLog("zbk.client")
 
 
 class EnsembleTurn(msgspec.Struct, frozen=True):
@@ -151,7 +151,12 @@ class WriterMetadata:
             if outcome is None:
                 tell(MissingNoted(report))
             else:
-                LOG.info("ledger %d: missing entries are reported later: %s", ledger_id, outcome)
+                LOG.info(
+                    "writer.report_postponed",
+                    "ledger %(ledger_id)d: missing entries are reported later: %(error)s",
+                    ledger_id=ledger_id,
+                    error=outcome,
+                )
 
         note = MissingReport.not_written(report.missing)
         task = MetadataTask(lambda: self._closer.report(ledger_id, note), done)

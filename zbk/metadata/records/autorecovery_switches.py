@@ -11,7 +11,6 @@ Source: BookKeeper's ``ZkLedgerUnderreplicationManager``. There, writing the sam
 triggers an audit; here the trigger has a node of its own.
 """
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -27,11 +26,12 @@ from zbk.metadata.paths import AUDIT_TRIGGER, LOST_BOOKIE_DELAY, UNDERREPLICATIO
 from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_node, wait_s
 from zbk.metadata.stores.store import MetadataStore, Node, Watch
 from zbk.metadata.values import AuditCounter, LostBookieDelay, decode, encode
+from zbk.system.event_log import EventLog
 
 LOST_BOOKIE_DELAY_MAX_MS: Final = 7 * 86_400_000
 SET_ATTEMPT_COUNT_MAX: Final = 8
 
-LOG = logging.getLogger("zbk.metadata")
+LOG = EventLog("zbk.metadata")
 
 
 class AutorecoverySwitches:
@@ -133,7 +133,12 @@ class AutorecoverySwitches:
             try:
                 delay_ms = _delay_ms(node)
             except ZbkError as error:
-                LOG.error("watching the delay of lost bookies: %s", error)  # noqa: TRY400 - the text says all
+                LOG.error(
+                    "metadata.record_unreadable",
+                    "watching %(record)s: %(error)s",
+                    record="the delay of lost bookies",
+                    error=error,
+                )
             else:
                 callback(delay_ms)
 

@@ -11,7 +11,6 @@ callbacks may not call the store, and calls back from there.
 Source: BookKeeper's ``ZKRegistrationManager`` and ``ZKRegistrationClient``.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -44,6 +43,7 @@ from zbk.metadata.records.registration import Registration, RegistrationState
 from zbk.metadata.stores.store import MetadataStore, Watch
 from zbk.metadata.values import BookieRegistration, Cookie, StoredCookie, decode, encode
 from zbk.system.clock import monotonic_s
+from zbk.system.event_log import EventLog
 
 RETRY_S: Final = 0.25
 """The pause of a watch after the store did not answer."""
@@ -55,7 +55,7 @@ UNREGISTERED_RETRY_S: Final = 0.1
 
 _CANCEL_TIMEOUT_S = 1.0
 
-LOG = logging.getLogger("zbk.metadata")
+LOG = EventLog("zbk.metadata")
 
 BookiesCallback = Callable[[Mapping[str, BookieRegistration]], None]
 
@@ -279,7 +279,9 @@ class BookieRegistry:
                     return
                 if blocked_since_s is None:
                     blocked_since_s = monotonic_s()
-                    LOG.info("%s; waiting for it to go", held)
+                    LOG.info(
+                        "bookie.registration_held", "%(held)s; waiting for it to go", held=held
+                    )
                 if monotonic_s() - blocked_since_s > wait_s:
                     path = registration_path(bookie_id, is_readonly=False)
                     told = f"{held}, for over {wait_s:g} s: does this bookie run twice?"
@@ -338,7 +340,11 @@ class BookieRegistry:
             try:
                 found[name] = decode(BookieRegistration, node.value, path)
             except (CorruptRecordError, UnsupportedVersionError) as error:
-                LOG.warning("leaving out a bookie whose registration cannot be read: %s", error)
+                LOG.warning(
+                    "metadata.registration_unreadable",
+                    "leaving out a bookie whose registration cannot be read: %(error)s",
+                    error=error,
+                )
         return found
 
 
@@ -397,4 +403,8 @@ class _BookiesWatch:
             except ClientClosedError:
                 return
             except Exception:
-                LOG.exception("the callback of a watch on bookies failed")
+                LOG.exception(
+                    "metadata.callback_failed",
+                    "the callback of %(source)s failed",
+                    source="a watch on bookies",
+                )

@@ -16,7 +16,6 @@ longest follows. Here the fastest one follows, because any process may audit.
 Source: BookKeeper's ``ZkLedgerAuditorManager``, ``AuditorElector``.
 """
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -36,6 +35,7 @@ from zbk.metadata.records.node_keeper import NodeKeeper
 from zbk.metadata.stores.store import MetadataStore, SessionState
 from zbk.metadata.values import AuditorVote, decode, encode
 from zbk.system.clock import wall_ms
+from zbk.system.event_log import EventLog
 
 RETRY_S: Final = 0.25
 RECHECK_S: Final = 5.0
@@ -44,7 +44,7 @@ that was created and removed in between."""
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
-LOG = logging.getLogger("zbk.metadata")
+LOG = EventLog("zbk.metadata")
 
 
 def read_auditor(store: MetadataStore) -> AuditorVote | None:
@@ -107,7 +107,7 @@ class AuditorElection(NodeKeeper):
         self._end_term()
 
     def _may_retry(self, error: ZbkError) -> bool:
-        LOG.error("the election of the auditor failed; retrying", exc_info=error)
+        LOG.error("election.failed", "the election of the auditor failed; retrying", exc_info=error)
         return True
 
     def _reconcile(self) -> bool:
@@ -166,4 +166,8 @@ class AuditorElection(NodeKeeper):
         try:
             self._on_change(term)
         except Exception:
-            LOG.exception("the callback of an election failed")
+            LOG.exception(
+                "metadata.callback_failed",
+                "the callback of %(source)s failed",
+                source="an election",
+            )

@@ -15,7 +15,6 @@ entries.
 Any thread; every method blocks.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -27,8 +26,9 @@ from zbk.metadata.records.underreplication import MissingReason, Underreplicatio
 from zbk.metadata.stores.store import Operation
 from zbk.protocol.entry.spans import Span, spans_text
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.system.event_log import EventLog
 
-LOG = logging.getLogger("zbk.metadata")
+LOG = EventLog("zbk.metadata")
 
 
 class MissingReport(msgspec.Struct, frozen=True):
@@ -125,10 +125,11 @@ class LedgerCloser:
     def _warn(self, ledger_id: int, report: MissingReport, error: Exception) -> None:
         if report.bookies:
             LOG.warning(
-                "ledger %d is closed, but its missing entries could not be reported to "
-                "autorecovery: %s. Try `zbk ledger check --full %d`. Cause: %s",
-                ledger_id,
-                report,
-                ledger_id,
-                error,
+                "ledger.missing_entries_not_reported",
+                "ledger %(ledger_id)d is closed, but its missing entries could not be reported to "
+                "autorecovery: %(report)s. Try `zbk ledger check --full %(ledger_id)d`. Cause: "
+                "%(error)s",
+                ledger_id=ledger_id,
+                report=report,
+                error=error,
             )

@@ -20,7 +20,6 @@ Any thread; every method blocks.
 Source: BookKeeper's ``MetadataUpdateLoop``, ``LedgerCreateOp``, ``AbstractZkLedgerManager``.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -54,6 +53,7 @@ from zbk.metadata.stores.store import (
 )
 from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
 from zbk.protocol.ledger.metadata import LedgerMetadata, check_transition
+from zbk.system.event_log import EventLog
 
 CREATE_ATTEMPT_COUNT_MAX: Final = 64
 CREATE_COUNT_MAX: Final = 128
@@ -63,7 +63,7 @@ NOTE_ATTEMPT_COUNT_MAX: Final = 4
 DELETE_ATTEMPT_COUNT_MAX: Final = 4
 
 
-LOG = logging.getLogger("zbk.metadata")
+LOG = EventLog("zbk.metadata")
 
 __all__ = ["LedgerStore", "initialise", "instance_id"]
 
@@ -123,8 +123,9 @@ class LedgerStore:
                 return None
             except NodeExistsError:  # an operator reset the counter: never overwrite a ledger
                 LOG.warning(
-                    "%s exists above the counter of ids: skipping the id",
-                    paths[0],
+                    "metadata.ledger_id_skipped",
+                    "%(path)s exists above the counter of ids: skipping the id",
+                    path=paths[0],
                 )
                 with suppress(BadVersionError, MetadataUnavailableError):
                     self._store.set(IDGEN, _counter_value(first_id + 1), counter.version)

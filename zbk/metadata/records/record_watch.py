@@ -3,14 +3,14 @@
 Runs in the store's callback thread.
 """
 
-import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 from zbk.errors import ZbkError
 from zbk.metadata.stores.store import MetadataStore, Node, Watch
+from zbk.system.event_log import EventLog
 
-LOG = logging.getLogger("zbk.metadata")
+LOG = EventLog("zbk.metadata")
 
 T = TypeVar("T")
 
@@ -35,7 +35,12 @@ def watch_record(
         try:
             found = decoded(node)
         except ZbkError as error:
-            LOG.error("watching %s: %s", name, error)  # noqa: TRY400 - the text says all
+            LOG.error(
+                "metadata.record_unreadable",
+                "watching %(record)s: %(error)s",
+                record=name,
+                error=error,
+            )
         else:
             callback((found, node.version))
 

@@ -20,7 +20,6 @@ that, so the bookie is never unregistered in between.
 Source: BookKeeper's ``ZKRegistrationManager`` and ``BookieStateManager``.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -48,11 +47,12 @@ from zbk.metadata.records.node_keeper import NodeKeeper
 from zbk.metadata.stores.store import MetadataStore, Node, SessionState, Watch
 from zbk.metadata.values import BookieRegistration, decode, encode
 from zbk.system.clock import monotonic_ms, monotonic_s
+from zbk.system.event_log import EventLog
 
 RETRY_S: Final = 0.25
 CLOSE_TIMEOUT_S: Final = 5.0
 
-LOG = logging.getLogger("zbk.metadata")
+LOG = EventLog("zbk.metadata")
 
 
 class RegistrationState(StrEnum):
@@ -220,7 +220,12 @@ class Registration(NodeKeeper):
                 "bookie run twice?",
             )
         elif not was_blocked:
-            LOG.info("%s is held by %s; waiting for it to go", path, _describe(path, node))
+            LOG.info(
+                "bookie.path_held",
+                "%(path)s is held by %(holder)s; waiting for it to go",
+                path=path,
+                holder=_describe(path, node),
+            )
         return False
 
     def _watch(self, path: str) -> None:
@@ -275,7 +280,11 @@ class Registration(NodeKeeper):
             try:
                 self._on_change(state)
             except Exception:
-                LOG.exception("the callback of a registration failed")
+                LOG.exception(
+                    "metadata.callback_failed",
+                    "the callback of %(source)s failed",
+                    source="a registration",
+                )
 
 
 def _describe(path: str, node: Node) -> str:

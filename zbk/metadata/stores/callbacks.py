@@ -9,7 +9,6 @@ callback that raises is logged, and the next one runs. The queue holds at most o
 change that was seen. A callback that blocks delays later callbacks and nothing else of the store.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +17,9 @@ from queue import SimpleQueue
 import msgspec
 
 from zbk.metadata.stores.store import Node, SessionState
+from zbk.system.event_log import EventLog
 
-LOG = logging.getLogger("zbk.metadata")
+LOG = EventLog("zbk.metadata")
 
 CLOSE_TIMEOUT_S = 2.0
 """The time limit for a callback that is under way when the store closes."""
@@ -58,7 +58,9 @@ class CallbackThread:
             try:
                 work()
             except Exception:
-                LOG.exception("a callback of the metadata store failed")
+                LOG.exception(
+                    "metadata.store_callback_failed", "a callback of the metadata store failed"
+                )
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -218,7 +218,12 @@ class SqliteStore:
                 with self._writing(self._connection):
                     tree.end_session(self._connection, self._session_id)
             except sqlite3.Error as error:
-                LOG.info("%s: the session ends with its lease: %s", self._address, error)
+                LOG.info(
+                    "metadata.session_left",
+                    "%(address)s: the session ends with its lease: %(error)s",
+                    address=self._address,
+                    error=error,
+                )
             self._connection.close()
         if not self._thread.is_alive():  # else it hangs in the disk, and ends with the process
             self._poll_connection.close()
@@ -314,7 +319,12 @@ class SqliteStore:
                 except sqlite3.Error as error:  # mostly "database is locked": try again next time
                     trouble = str(error)
             if trouble and trouble != last_trouble:
-                LOG.info("%s: %s", self._address, trouble)
+                LOG.info(
+                    "metadata.upkeep_delayed",
+                    "%(address)s: %(error)s",
+                    address=self._address,
+                    error=trouble,
+                )
             last_trouble = trouble
             if self._now_ms() >= self._renewed_ms + self._lease_ms * 2 // 3:
                 self._become(SessionState.SUSPENDED)

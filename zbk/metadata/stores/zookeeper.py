@@ -250,7 +250,13 @@ class ZooKeeperStore:
                 on_done(NOTHING)
 
         def fail(error: Exception) -> None:
-            LOG.info("%s: watching %s: %r", self._address, key.path, error)
+            LOG.info(
+                "metadata.watch_unset",
+                "%(address)s: watching %(path)s: %(error)r",
+                address=self._address,
+                path=key.path,
+                error=error,
+            )
             on_done(None)
 
         if key.kind is WatchKind.CHILDREN:

@@ -286,7 +286,7 @@ class ZooKeeperConnection:
             hosts=self._place.hosts,
             timeout=self._session_timeout_ms / 1000,
             connection_retry=dict(_RECONNECT),
-            logger=_Demoted(LOG),
+            logger=_Demoted(logging.getLogger("zbk.metadata")),
         )
         client.add_listener(lambda state: self._on_kazoo_state(client, state))
         return client
@@ -317,7 +317,11 @@ class ZooKeeperConnection:
 
     def _replace(self, dead: KazooClient) -> None:
         """Start another client, after a pause: kazoo's connection thread has died."""
-        LOG.warning("%s: the ZooKeeper client died; another one takes over", self._uri)
+        LOG.warning(
+            "metadata.client_replaced",
+            "%(address)s: the ZooKeeper client died; another one takes over",
+            address=self._uri,
+        )
         self._closing.wait(_REPLACE_DELAY_S)
         with self._lock:
             if self._is_closed:
@@ -332,13 +336,22 @@ class ZooKeeperConnection:
                 client.stop()
                 client.close()
             except Exception as error:  # noqa: BLE001 - the top of a thread; the client is gone in any case
-                LOG.info("%s: closing: %r", self._uri, error)
+                LOG.info(
+                    "metadata.close_failed",
+                    "%(address)s: closing: %(error)r",
+                    address=self._uri,
+                    error=error,
+                )
 
         thread = threading.Thread(target=end, name="zbk-zookeeper-close", daemon=True)
         thread.start()
         thread.join(timeout_s)
         if timeout_s and thread.is_alive():
-            LOG.info("%s: closing takes long; the session ends by itself", self._uri)
+            LOG.info(
+                "metadata.close_slow",
+                "%(address)s: closing takes long; the session ends by itself",
+                address=self._uri,
+            )
 
 
 def _is_unknown(error: Exception) -> bool:

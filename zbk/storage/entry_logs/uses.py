@@ -20,7 +20,6 @@ Any thread, one at a time.
 Source: BookKeeper's ``EntryLogMetadata``; #4607 for the distrust.
 """
 
-import logging
 from array import array
 from collections import OrderedDict
 from contextlib import suppress
@@ -35,9 +34,10 @@ from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import BLOCK_HEADER_SIZE, BlockHeader, is_stub
 from zbk.storage.entry_logs.lost_regions import LostRegions, RegionsOfLog, is_lost
 from zbk.storage.entry_logs.scan import Block, Damage, EntryLogScan
+from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 PAIR_COUNT_MAX: Final = 1_000_000
 """Pairs of ledger and size in memory: 16 MiB."""
@@ -110,8 +110,11 @@ class LogUses:
         if use.is_damaged and log_id not in self._reported:
             self._reported.add(log_id)
             path = log_path(self._directory, log_id)
-            told = "it stays until a scrub shows that no entry is missing there"
-            logger.warning("%s is damaged: %s", path, told)
+            LOG.warning(
+                "storage.entry_log_damaged",
+                "%(path)s is damaged: it stays until a scrub shows that no entry is missing there",
+                path=path,
+            )
         self._keep(use)
         return use
 

@@ -27,7 +27,6 @@ Threads: as the table says; *gc* is any one thread.
 Source: BookKeeper's ``TransactionalEntryLogCompactor``; BOOKKEEPER-530, BOOKKEEPER-1040.
 """
 
-import logging
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
@@ -44,9 +43,10 @@ from zbk.storage.entry_logs.uses import LogUses
 from zbk.storage.gc.compaction_log import CompactionLog, compacting_paths
 from zbk.storage.gc.compaction_note import CompactionNote, CompactionPlan
 from zbk.storage.gc.live_counts import LiveCounts
+from zbk.system.event_log import EventLog
 from zbk.system.files import is_no_space
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 TAIL_SIZE: Final = 256 * 1024
 """Bytes at the end of a sealed log that are checked before its map is trusted."""
@@ -88,7 +88,11 @@ class Compaction:
             plan = self._note.read()
         except CorruptRecordError as error:
             # every log is whole and the index is right: only time is lost
-            logger.warning("%s; later rounds find the copied entries again", error)
+            LOG.warning(
+                "compaction.plan_unreadable",
+                "%(error)s; later rounds find the copied entries again",
+                error=error,
+            )
             plan = None
         if plan is not None and self.is_made(plan):
             # its name may be in the page cache only: the index must not point at it before

@@ -5,7 +5,6 @@ is damaged, its locations become ``UNKNOWN``: these entries cannot be read here,
 yes nor no; the entries whose locations memory had can be read.
 """
 
-import logging
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -19,9 +18,10 @@ from zbk.storage.entry_logs.location import UNKNOWN
 from zbk.storage.index.flush_file import Part
 from zbk.storage.index.index_file import DIRECTORY_PAGE, read_whole_page
 from zbk.storage.index.index_page import INDEX_HEADER_SIZE, PAGE_ENTRY_COUNT, PAGE_LOCATIONS_SIZE
+from zbk.system.event_log import EventLog
 from zbk.system.files import File
 
-logger = logging.getLogger(__name__)
+LOG = EventLog(__name__)
 
 _ABSENT_PAGE: Final = memoryview(bytes(PAGE_LOCATIONS_SIZE))
 _UNKNOWN_PAGE: Final = array("Q", [UNKNOWN]) * PAGE_ENTRY_COUNT
@@ -88,7 +88,12 @@ def locations_reader(file: File) -> ReadLocations:
         try:  # a second look, because the damaged page will be overwritten
             return read_whole_page(file, ledger_id, page.page_no, page.slot)
         except CorruptRecordError as error:
-            logger.error("entries of ledger %d cannot be found any more: %s", ledger_id, error)  # noqa: TRY400 - it says what is damaged
+            LOG.error(
+                "index.entries_lost",
+                "entries of ledger %(ledger_id)d cannot be found any more: %(error)s",
+                ledger_id=ledger_id,
+                error=error,
+            )
             return _UNKNOWN_PAGE
 
     return read

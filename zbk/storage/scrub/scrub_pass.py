@@ -24,7 +24,6 @@ A procedure (``zbk.protocol.procedure``); its effects are in ``scrub_effects``. 
 Source: BookKeeper's ``InterleavedLedgerStorage.localConsistencyCheck``.
 """
 
-import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -35,8 +34,9 @@ from zbk.storage.scrub.scrub_effects import ScrubSteps
 from zbk.storage.scrub.scrub_index import IndexScrub, Regions
 from zbk.storage.scrub.scrub_log import LogScrub
 from zbk.storage.scrub.scrub_view import ScrubView
+from zbk.system.event_log import EventLog
 
-logger = logging.getLogger("zbk.bookie")
+LOG = EventLog("zbk.bookie")
 
 REGION_COUNT_MAX: Final = 10_000
 
@@ -137,8 +137,13 @@ class ScrubPass:
                     yield damage
             elif view.lost.note(log_id, self._regions[log_id]):
                 offset, _ = self._regions[log_id][0]
-                told = "is not what was written, and no entry is missing there"
-                logger.info("%s at byte %d %s", path, offset, told)
+                LOG.info(
+                    "scrub.region_unused",
+                    "%(path)s at byte %(offset)d is not what was written, and no entry is "
+                    "missing there",
+                    path=path,
+                    offset=offset,
+                )
 
     def _keep(self, log_id: int, regions: list[tuple[int, int]]) -> bool:
         """Keep the regions of a log; return true if there are any and each is kept by itself."""
