@@ -23,12 +23,12 @@ _NUMBERS = itertools.count()
 class BookieHere:
     """The bookie, and its clients."""
 
-    def __init__(self, *, connection_idle_ms: int = 600_000) -> None:
+    def __init__(self, *, connection_idle_ms: int = 600_000, sync_interval_ms: int = 1_000) -> None:
         config = BookieConfig(
             metadata=f"memory://bookie-here-{next(_NUMBERS)}", journal_dir="/j", ledger_dir="/l",
             listen="tcp://127.0.0.1:0", journal_segment_size=1 << 20, disk_reserve_size=2 << 20,
             disk_warn_free="0", disk_readonly_free="0", boot_id="boot",
-            connection_idle_ms=connection_idle_ms,
+            connection_idle_ms=connection_idle_ms, sync_interval_ms=sync_interval_ms,
         )  # fmt: skip
         disk = SimulatedDisk()
         self.store = open_store(config.metadata)

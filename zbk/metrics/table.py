@@ -302,6 +302,20 @@ METRICS: Final = (
         _CLIENTS,
     ),
     Metric(
+        "zbk_client_unsynced_bytes",
+        "gauge",
+        "Bytes of payload that are acknowledged and not durable, of the VD ledger that has the "
+        "most.",
+        _CLIENTS,
+    ),
+    Metric(
+        "zbk_client_unsynced_age_seconds",
+        "gauge",
+        "Time since the oldest entry of all ledgers that is acknowledged and not durable was sent; "
+        "it falls with a sync or the close.",
+        _CLIENTS,
+    ),
+    Metric(
         "zbk_client_appended_entries_total",
         "counter",
         "Entries that were appended and acknowledged.",

@@ -11,6 +11,7 @@ from zbk.metrics.collector import TableCollector
 from zbk.metrics.registry import MetricRegistry
 from zbk.metrics.samples import Samples
 from zbk.metrics.table import metrics_of
+from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class ClientMetrics:
 def _read_writers(samples: Samples, writers: "OpenWriters") -> None:
     samples.set("zbk_client_open_ledgers", len(writers))
     samples.set("zbk_client_pending_bytes", writers.pending_size)
+    unsynced_size, unsynced_ms = writers.unsynced(monotonic_ms())
+    samples.set("zbk_client_unsynced_bytes", unsynced_size)
+    samples.set("zbk_client_unsynced_age_seconds", unsynced_ms / 1000)
     totals = writers.totals
     for ledger_type in totals[0].by_type:
         name = ledger_type.value.lower()

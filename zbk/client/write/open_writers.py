@@ -92,6 +92,15 @@ class OpenWriters:
         """Bytes of appends that are not acknowledged, of all writers."""
         return self._budget.size
 
+    def unsynced(self, now_ms: int) -> tuple[int, int]:
+        """Return how much one ledger has that is acknowledged and not durable, at most.
+
+        The two values, bytes and milliseconds since the sending, may be those of two ledgers.
+        """
+        found = [one for door in self._doors if door is not None for one in door.unsynced()]
+        size = max((size for size, _ in found), default=0)
+        return size, max((now_ms - sent_ms for _, sent_ms in found), default=0)
+
     def stop_all(self) -> None:
         """Abandon every writer that is open: its ledger is left to recovery."""
         with self._lock:

@@ -133,6 +133,11 @@ class WriterDoor(Door):
         """The number of writers that the actor serves."""
         return self.actor.writer_count if isinstance(self.actor, WriterActor) else 0
 
+    def unsynced(self) -> list[tuple[int, int]]:
+        """Return ``WriterBody.unsynced`` of each writer that has something un-synced."""
+        writers = self.actor.writers if isinstance(self.actor, WriterActor) else []
+        return [found for one in writers if (found := one.unsynced) is not None]
+
     def stop(self) -> None:
         """Stop the actor after its earlier messages, and wait for its end."""
         if self.actor is not None:
@@ -261,6 +266,11 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     def writer_count(self) -> int:
         """The number of open writers."""
         return len(self._writers)
+
+    @property
+    def writers(self) -> list[WriterBody]:
+        """The open writers. Any thread."""
+        return list(self._writers)
 
     def forget(self, writer: WriterBody) -> None:
         """Record that a writer has ended. The writer calls this itself."""

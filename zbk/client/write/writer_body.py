@@ -127,6 +127,11 @@ class WriterBody:
         """True when the application has dropped its handle and nothing is pending."""
         return self._mailbox.is_done_with
 
+    @property
+    def unsynced(self) -> tuple[int, int] | None:
+        """Bytes acknowledged and not durable, and when the first were sent. Any thread."""
+        return self._core.path.unsynced
+
     def due_ms(self, now_ms: int) -> int | None:
         """Return when ``tick`` is due if no event comes before; ``None``: never."""
         if self.is_ended:

@@ -118,6 +118,11 @@ class WritePath:
         return len(self.beyond)
 
     @property
+    def unsynced(self) -> tuple[int, int] | None:
+        """Bytes acknowledged and not durable, and when the first were sent. Any thread."""
+        return self._ends.unsynced
+
+    @property
     def is_pending(self) -> bool:
         """True while something was sent and is not acknowledged."""
         return self._tracker.pending_count > 0
@@ -336,7 +341,7 @@ class WritePath:
         for acked in self._window.acked_until(last_id):
             tickets += acked.tickets
             acked.tickets = []  # a late bookie keeps the batch, and nothing of who appended
-            self._ends.acked(acked.entry_ids[-1], acked.encoded.length)
+            self._ends.acked(acked.entry_ids[-1], acked.encoded.length, acked.pushed_ms)
         self._policy.on_acked(last_id)
         # bookies may have synced what is not acknowledged yet: it has no end to move to so far
         self._ends.advance(self._policy.lac)

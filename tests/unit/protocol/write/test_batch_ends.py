@@ -18,7 +18,7 @@ def test_the_lac_is_the_last_end_that_is_durable(
     known = [(last, length)]
     for count, size in batches:
         last, length = last + count, length + size
-        ends.acked(last, length)
+        ends.acked(last, length, sent_ms=last)
         known.append((last, length))
 
     for index, durable_id in enumerate(durable_ids):
@@ -29,3 +29,12 @@ def test_the_lac_is_the_last_end_that_is_durable(
         assert ends.advance(durable_id) == has_moved
         assert (ends.lac, ends.length) == best
         assert len(ends.beyond) == sum(end > ends.lac for end, _length in known)
+        assert ends.unsynced == unsynced_of(known, *best)
+
+
+def unsynced_of(
+    known: list[tuple[int, int]], lac: int, length_at_lac: int
+) -> tuple[int, int] | None:
+    """Return the bytes beyond the LAC, and the time of the first batch there: its last id."""
+    beyond = [(end, length) for end, length in known if end > lac]
+    return (beyond[-1][1] - length_at_lac, beyond[0][0]) if beyond else None
