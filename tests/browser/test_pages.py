@@ -181,9 +181,13 @@ def test_the_configuration_of_running_bookies_is_shown(
     wait_for(lambda: len(twin(site, "/config")["bookies"]["options"]) > 20)
     browser.get(f"{site.url}/config")
     changed = browser.find_element(By.CSS_SELECTOR, "section table").text
-    assert "sync_interval_ms 0 1000" in " ".join(changed.split())  # the value, and the default
+    words = " ".join(changed.split())
+    assert "sync_interval_ms 0 command line 1000" in words, "value, source, default"
     differing = browser.find_elements(By.CSS_SELECTOR, "tr.changed.problem td.mono:first-child")
     assert "journal_dir" in {one.text for one in differing}
+    browser.get(f"{site.url}{path_of('bookie', site)}")
+    table = browser.find_elements(By.CSS_SELECTOR, "table")[-2].text
+    assert "sync_interval_ms 0 command line 1000" in " ".join(table.split())
 
 
 def test_the_keyboard_leads_through_lists_and_pages(site: Site, browser: webdriver.Chrome) -> None:

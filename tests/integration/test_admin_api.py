@@ -21,12 +21,13 @@ def bookie(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     folder: Path = tmp_path_factory.mktemp("bookie")
     (folder / "token").write_text(TOKEN)
     metadata = f"sqlite://{folder}/metadata.db"
-    shell = Shell(folder, {"ZBK_METADATA": metadata})
+    shell = Shell(folder, {"ZBK_METADATA": metadata, "ZBK_BOOKIE_RACK": "r9"})
+    (folder / "zbk.toml").write_text('[bookie]\nsync_interval_ms = "2s"\nrack = "r1"\n')
     directories = ("--journal-dir", "b/journal", "--ledger-dir", "b/ledgers")
     shell.run("bookie", "init", *directories)
     arguments = ("bookie", "run", *directories, "--listen", "tcp://127.0.0.1:0", "--allow-actions")
     http = ("--http", "0.0.0.0:0", "--http-token-file", str(folder / "token"))
-    with shell.start(*arguments, *http) as process:
+    with shell.start(*arguments, *http, "--config", "zbk.toml") as process:
         assert process.stderr is not None
         lines = (line.decode() for line in iter(process.stderr.readline, b""))
         yield metadata, url_in(next(line for line in lines if "READY" in line))
@@ -70,6 +71,15 @@ def test_a_bookie_shows_its_options_and_files_and_ends_with_its_jobs(
     metadata, url = bookie
     shown = call(url, "GET", "/api/v1/config/server_config")
     assert (shown["metadata"], shown["journal_dir"]) == (metadata, "b/journal")
+    sources = call(url, "GET", "/api/v1/zbk/config/sources")
+    expected = {
+        "metadata": (metadata, "ZBK_METADATA"),
+        "journal_dir": ("b/journal", "command line"),
+        "rack": ("r9", "ZBK_BOOKIE_RACK"),
+        "sync_interval_ms": ("2000", "zbk.toml"),
+        "checkpoint_interval_ms": ("10000", "default"),
+    }
+    assert {one: (sources[one]["value"], sources[one]["source"]) for one in expected} == expected
     files = call(url, "GET", "/api/v1/bookie/list_disk_file?file_type=journal")
     assert files["journal files"].endswith(".journal")
     own = call(url, "GET", "/api/v1/bookie/info")["bookie_id"]

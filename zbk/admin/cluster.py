@@ -4,7 +4,7 @@ Threads: any; the first callers of ``client`` and ``connection`` wait for the co
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from zbk.admin.jobs import Jobs
@@ -38,12 +38,15 @@ class Cluster:
         metadata: str,
         *,
         bookie_config: BookieConfig | None = None,
+        option_sources: Mapping[str, str] | None = None,
         connect: "Callable[[str], Client]" = _connect,
         open_connection: "Callable[[str], ClusterConnection]" = _open,
     ) -> None:
         self.metadata = metadata
         self.bookie_config = bookie_config
         """The options of the bookie of this process; ``None`` in a process without one."""
+        self.option_sources = option_sources or {}
+        """Where their values come from, by name."""
         self.bookie_id = ""
         """The bookie of this process, once it has started; "" in a process without one."""
         self.own_bookie: Bookie | None = None

@@ -320,6 +320,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         commands=("zbk config show",),
     ),
     Operation(
+        "GET", "/api/v1/zbk/config/sources",
+        "Show these options with the source of each: command line, a variable, a file, default.",
+        own_bookie.option_sources, _map(_fields(value=_TEXT, source=_TEXT)),
+        commands=("zbk config show",),
+    ),
+    Operation(
         "GET", "/api/v1/bookie/list_disk_file",
         "List the files of the bookie of this process, by type, with tabs between the names.",
         own_bookie.list_disk_files, _map(_TEXT),

@@ -9,6 +9,7 @@ import msgspec
 from zbk.admin.cluster import Cluster
 from zbk.admin.operation import Arguments
 from zbk.config import BookieConfig
+from zbk.config.sources import DEFAULT
 from zbk.errors import InvalidOptionError
 from zbk.health.redaction import known_secrets, redacted_option
 
@@ -27,6 +28,14 @@ def server_config(cluster: Cluster, _given: Arguments) -> dict[str, str]:
     return {
         name: redacted_option(name, getattr(config, name), secrets)
         for name in config.__struct_fields__
+    }
+
+
+def option_sources(cluster: Cluster, given: Arguments) -> dict[str, dict[str, str]]:
+    """Return the options of the bookie with the sources of their values, without secrets."""
+    return {
+        name: {"value": value, "source": cluster.option_sources.get(name, DEFAULT)}
+        for name, value in server_config(cluster, given).items()
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.logs import log_to_stderr
@@ -14,7 +15,7 @@ from zbk.cli.reload import Loaded, reload_on_hangup
 from zbk.cli.store import cluster_address
 from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig
 from zbk.config.option import options_of
-from zbk.config.sources import build, table_of, variable_of
+from zbk.config.sources import DEFAULT, build, sources_of, table_of, variable_of
 from zbk.config.units import GIB, KIB, MIB, unit_of
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -65,6 +66,26 @@ def offline_config(config_type: type[ServerConfigT], options: dict[str, Any]) ->
     flags = {name: value for name, value in options.items() if name != "config_file"}
     table = read_tables(options["config_file"]).get(table_of(config_type), {})
     return build(config_type, flags=flags, environment=os.environ, table=table)
+
+
+def option_sources(config_type: type[ServerConfigT], options: dict[str, Any]) -> dict[str, str]:
+    """Return where the value of each option of this command comes from, as ``sources_of``."""
+    path = options["config_file"]
+    found = sources_of(
+        config_type,
+        flags=[name for name, value in options.items() if value is not None],
+        environment=os.environ,
+        table=read_tables(path).get(table_of(config_type), {}),
+        file_name=str(path),
+    )
+    if found["metadata"] == DEFAULT:
+        found["metadata"] = "zbk up"  # that runs: without an address there is no configuration
+    context = click.get_current_context()
+    for one in context.command.params:  # click reads the variables of those with one of their own
+        name = one.name or ""
+        if name in found and context.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
+            found[name] = str(one.envvar)
+    return found
 
 
 def server_options(config_type: ConfigType) -> Callable[[FunctionT], FunctionT]:

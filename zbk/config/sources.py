@@ -5,7 +5,7 @@ variable ``ZBK_<TABLE>_<OPTION>`` for each option. Unknown keys are errors.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -19,6 +19,10 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 
 HIDDEN: Final = "..."
 """Replaces the value of an unknown option in error texts: it may be a password."""
+
+DEFAULT: Final = "default"
+COMMAND_LINE: Final = "command line"
+"""Sources of values that are neither a variable nor a file."""
 
 _TRUTHS: Final = {"true": True, "false": False, "1": True, "0": False}
 
@@ -113,7 +117,7 @@ def table_of(config_type: type[ConfigT]) -> str:
 
 
 class OptionInUse(NamedTuple):
-    """An option, its value, and where that comes from: a variable, a file, or "default"."""
+    """An option, its value, and where that comes from: a variable, a file, or ``DEFAULT``."""
 
     section: str
     name: str
@@ -134,11 +138,36 @@ def options_in_use(
         table = tables.get(section, {})
         given = given_values(config_type, environment=environment, table=table)
         values, defaults = convert(config_type, given), config_type()
-        for name in config_type.__struct_fields__:
-            variable, value = variable_of(config_type, name), getattr(values, name)
-            in_file = file_name if name in table else "default"
-            source = variable if variable in environment else in_file
+        sources = sources_of(config_type, environment=environment, table=table, file_name=file_name)
+        for name, source in sources.items():
+            value = getattr(values, name)
             yield OptionInUse(section, name, value, source, value != getattr(defaults, name))
+
+
+def sources_of(
+    config_type: type[ConfigT],
+    *,
+    flags: Collection[str] = (),
+    environment: Mapping[str, str],
+    table: Collection[str],
+    file_name: str,
+) -> dict[str, str]:
+    """Return where the value of each option comes from, by the names that each source has.
+
+    >>> from zbk.config import LogConfig
+    >>> sources_of(LogConfig, environment={}, table=["level"], file_name="zbk.toml")
+    {'level': 'zbk.toml', 'format': 'default'}
+    """
+    found = {}
+    for name in config_type.__struct_fields__:
+        variable = variable_of(config_type, name)
+        if name in flags:
+            found[name] = COMMAND_LINE
+        elif variable in environment:
+            found[name] = variable
+        else:
+            found[name] = file_name if name in table else DEFAULT
+    return found
 
 
 def convert(config_type: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:

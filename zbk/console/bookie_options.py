@@ -1,4 +1,6 @@
-"""The options of running bookies, as their admin APIs report them; differences come first.
+"""The options of running bookies and their sources, as their admin APIs report them.
+
+Options in which bookies differ come first.
 
 A bookie that serves no admin API to this machine is named with the reason. All are asked at once,
 and no more than ``BOOKIE_COUNT_MAX``. A bookie removes its secrets; they are removed here again.
@@ -7,13 +9,22 @@ and no more than ``BOOKIE_COUNT_MAX``. A bookie removes its secrets; they are re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from zbk.config import BookieConfig
 from zbk.console.collector import Collector
 from zbk.health.bookie_api import TEXT_SIZE_MAX, NoAnswer, ask_admin_apis
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX
-from zbk.health.redaction import redacted_option
+from zbk.health.redaction import redacted, redacted_option
 
-PATH: Final = "/api/v1/config/server_config"
+PATH: Final = "/api/v1/zbk/config/sources"
+
+
+class SourcedValue(msgspec.Struct, frozen=True):
+    """The value of an option, and where it comes from."""
+
+    value: str
+    source: str
 
 
 def bookie_options(collector: Collector) -> dict[str, Any]:
@@ -21,12 +32,20 @@ def bookie_options(collector: Collector) -> dict[str, Any]:
     facts = collector.facts
     bookies = facts.bookies[:BOOKIE_COUNT_MAX] if facts else ()
     urls = {one.bookie_id: one.http for one in bookies}
-    answers = {one: _options_in(answer) for one, answer in ask_admin_apis(urls, PATH).items()}
-    found = {one: of for one, of in answers.items() if not isinstance(of, NoAnswer)}
     return {
         "asked_count": len(urls),
         "bookie_count": len(facts.bookies) if facts else 0,
-        "options": option_rows(found),
+        **options_at(urls),
+    }
+
+
+def options_at(urls: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of some bookies, and those that report none; ``urls`` by bookie id."""
+    answers = {one: _options_in(answer) for one, answer in ask_admin_apis(urls, PATH).items()}
+    return {
+        "options": option_rows(
+            {one: of for one, of in answers.items() if not isinstance(of, NoAnswer)}
+        ),
         "silent": [
             {"bookie_id": one, "why": answer.why}
             for one, answer in answers.items()
@@ -35,21 +54,27 @@ def bookie_options(collector: Collector) -> dict[str, Any]:
     }
 
 
-def option_rows(found: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
+def option_rows(found: Mapping[str, Mapping[str, SourcedValue]]) -> list[dict[str, Any]]:
     """Return a row for each option: those that differ first, then those that were changed."""
     defaults = BookieConfig()
     rows = []
     for name in dict.fromkeys(option for of in found.values() for option in of):
         holders: dict[str, list[str]] = {}
+        sources: dict[str, list[str]] = {}
         for bookie_id, options in found.items():
             if name in options:
-                holders.setdefault(options[name], []).append(bookie_id)
+                one = options[name]
+                holders.setdefault(one.value, []).append(bookie_id)
+                sources.setdefault(one.value, []).append(one.source)
         default = redacted_option(name, getattr(defaults, name, ""))
         rows.append(
             {
                 "option": name,
                 "default": default,
-                "values": [{"value": one, "bookies": of} for one, of in holders.items()],
+                "values": [
+                    {"value": one, "sources": sorted(set(sources[one])), "bookies": of}
+                    for one, of in holders.items()
+                ],
                 "is_different": len(holders) > 1,
                 "is_changed": set(holders) != {default},
             }
@@ -60,13 +85,17 @@ def option_rows(found: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ private
 
 
-def _options_in(answer: object) -> dict[str, str] | NoAnswer:
+def _options_in(answer: object) -> dict[str, SourcedValue] | NoAnswer:
     """Return the options in the answer of a bookie, or why there are none."""
     if isinstance(answer, NoAnswer):
         return answer
-    if not isinstance(answer, dict) or not all(isinstance(one, str) for one in answer.values()):
+    try:
+        found = msgspec.convert(answer, dict[str, SourcedValue])
+    except msgspec.ValidationError:
         return NoAnswer("its answer has no options")
     return {
-        name[:TEXT_SIZE_MAX]: redacted_option(name, value)[:TEXT_SIZE_MAX]
-        for name, value in answer.items()
+        name[:TEXT_SIZE_MAX]: SourcedValue(
+            redacted_option(name, one.value)[:TEXT_SIZE_MAX], redacted(one.source)[:TEXT_SIZE_MAX]
+        )
+        for name, one in found.items()
     }

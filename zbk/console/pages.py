@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zbk.console.bookie_options import options_at
 from zbk.console.collector import TIMEOUT_S, Collector, metrics_page
 from zbk.console.incident import Incident, incident_of
 from zbk.console.metric_page import SERIES, STAGES, histograms_in, percentiles
@@ -152,6 +153,7 @@ def bookie(collector: Collector, bookie_id: str) -> dict[str, Any]:
             for name, key in SERIES.items()
         ],
         "info": reported,
+        "config": options_at({bookie_id: row["http"]}),
         "trend": collector.history.spark(bookie_id),
     }
 

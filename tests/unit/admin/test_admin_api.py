@@ -521,10 +521,14 @@ def test_the_options_of_the_bookie_are_shown_without_secrets(
     assert shown["metadata"].endswith("@h/zbk")
     assert shown["journal_dir"] == "('/j1', '/j2')"
     assert shown.keys() == set(BookieConfig.__struct_fields__)
+    api.cluster.option_sources = {"rack": "command line"}
+    sources = api.get("/api/v1/zbk/config/sources")
+    assert {name: one["value"] for name, one in sources.items()} == shown
+    assert (sources["rack"]["source"], sources["listen"]["source"]) == ("command line", "default")
     api.cluster.bookie_config = api.cluster.own_bookie = None
     for path in (
         "/api/v1/config/server_config", "/api/v1/bookie/list_disk_file",
-        "/api/v1/zbk/bookie/unsynced",
+        "/api/v1/zbk/bookie/unsynced", "/api/v1/zbk/config/sources",
     ):  # fmt: skip
         refused = api.ask("GET", path)
         assert refused.status == 400

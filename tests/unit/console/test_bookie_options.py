@@ -15,20 +15,30 @@ from starlette.routing import Route
 
 from tests.support.health import bookie_facts, cluster_facts
 from zbk.config import BookieConfig
-from zbk.console.bookie_options import PATH, bookie_options, option_rows
+from zbk.console.bookie_options import PATH, SourcedValue, bookie_options, option_rows
 from zbk.console.collector import Collector, metrics_page
 from zbk.health.bookie_scrape import scrape_bookies
 from zbk.http import serve
 
 ANSWERS: dict[str, tuple[int, str]] = {
-    "good": (200, json.dumps({"rack": "r1", "token": "hush-hush", "listen": "zk://u:pw@h"})),
+    "good": (
+        200,
+        json.dumps(
+            {
+                "rack": {"value": "r1", "source": "command line"},
+                "token": {"value": "hush-hush", "source": "ZBK_BOOKIE_TOKEN"},
+                "listen": {"value": "zk://u:pw@h", "source": "/etc/zbk.toml"},
+            }
+        ),
+    ),
     "refused": (403, json.dumps({"code": 0, "error": "beyond loopback a token is needed"})),
     "old": (404, "there is /metrics"),
     "garbage": (200, "<html>"),
     "deep": (200, "[" * 100_000),
     "list": (200, "[1, 2]"),
-    "numbers": (200, '{"rack": 5}'),
-    "huge": (200, '{"rack": "' + "x" * (1 << 20) + '"}'),
+    "values": (200, '{"rack": "r1"}'),
+    "numbers": (200, '{"rack": {"value": 5, "source": "default"}}'),
+    "huge": (200, '{"rack": {"value": "' + "x" * (1 << 20) + '", "source": ""}}'),
 }
 
 
@@ -52,6 +62,8 @@ def test_options_of_bookies_are_shown_without_secrets(url: str) -> None:
     found = shown(a=f"{url}/good")
     values = {one["option"]: one["values"][0]["value"] for one in found["options"]}
     assert values == {"rack": "r1", "token": "[removed]", "listen": "zk://[removed]@h"}
+    sources = {one["option"]: one["values"][0]["sources"] for one in found["options"]}
+    assert sources["rack"] == ["command line"]
     assert found["silent"] == []
 
 
@@ -63,6 +75,7 @@ def test_options_of_bookies_are_shown_without_secrets(url: str) -> None:
         ("garbage", "its answer has no options"),
         ("deep", "its answer has no options"),
         ("list", "its answer has no options"),
+        ("values", "its answer has no options"),
         ("numbers", "its answer has no options"),
         ("huge", "its answer has no options"),
     ],
@@ -114,14 +127,25 @@ def test_options_that_differ_come_first_then_those_that_were_changed() -> None:
     port = str(BookieConfig().listen)
     rows = option_rows(
         {
-            "a": {"listen": port, "http": "other", "rack": "r1"},
-            "b": {"listen": port, "http": "other", "rack": default},
+            "a": {
+                "listen": SourcedValue(port, "default"),
+                "http": SourcedValue("other", "command line"),
+                "rack": SourcedValue("r1", "ZBK_BOOKIE_RACK"),
+            },
+            "b": {
+                "listen": SourcedValue(port, "/etc/zbk.toml"),
+                "http": SourcedValue("other", "command line"),
+                "rack": SourcedValue(default, "default"),
+            },
         }
     )
     assert [(one["option"], one["is_different"], one["is_changed"]) for one in rows] == [
         ("rack", True, True), ("http", False, True), ("listen", False, False),
     ]  # fmt: skip
     assert rows[0]["values"] == [
-        {"value": "r1", "bookies": ["a"]},
-        {"value": default, "bookies": ["b"]},
+        {"value": "r1", "sources": ["ZBK_BOOKIE_RACK"], "bookies": ["a"]},
+        {"value": default, "sources": ["default"], "bookies": ["b"]},
     ]
+    assert [one["values"][0]["sources"] for one in rows[1:]] == [
+        ["command line"], ["/etc/zbk.toml", "default"],
+    ]  # fmt: skip

@@ -11,6 +11,7 @@ from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_options import (
     config_options,
     offline_config,
+    option_sources,
     server_config,
     server_options,
     start_server,
@@ -91,7 +92,8 @@ def run(
     if autorecovery:
         own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
         beside = offline_config(AutorecoveryConfig, own_cluster)
-    cluster = Cluster(config.metadata, bookie_config=config)
+    sources = option_sources(BookieConfig, options)
+    cluster = Cluster(config.metadata, bookie_config=config, option_sources=sources)
     admin = AdminApi(cluster, config.http, has_actions=allow_actions, token_file=token_file)
 
     def on_started(started: "Bookie") -> None:
