@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 from zbk.system.clock import monotonic_s
+from zbk.tracing.request_spans import RequestSpans
 from zbk.transport.connections import ConnectionLimits
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import DealerOptions, News, Outgoing
@@ -86,6 +87,7 @@ def front(
     instance_id: str = INSTANCE_ID,
     limits: ConnectionLimits = LIMITS,
     answer_wait_ms: int = 10_000,
+    spans: RequestSpans | None = None,
 ) -> RouterFront:
     identity = Identity(instance_id, BOOKIE_ID, incarnation, credit_size, 1 << 20)
     front_limits = FrontLimits(
@@ -96,7 +98,7 @@ def front(
         read_size_max=1 << 20,
         answer_wait_ms=answer_wait_ms,
     )
-    made = RouterFront(endpoint, identity, front_limits, echo.deliver, echo.failures.append)
+    made = RouterFront(endpoint, identity, front_limits, echo.deliver, echo.failures.append, spans)
     echo.front = made
     made.start()
     return made

@@ -1,7 +1,8 @@
 """The spans of requests at a bookie: children of the calls whose traceparent the requests carry.
 
-A span begins when the request is checked and ends when its answer is sent. Between them it has an
-event for each stage: ``admitted``, ``read``, ``written`` (journal), ``synced`` (fsync).
+A span begins when the request is checked and ends when its answer is sent, or, as failed, when the
+answer has nowhere to go. Between them it has an event for each stage: ``admitted``, ``read``,
+``written`` (journal), ``synced`` (fsync).
 
 A bookie begins no trace: a request without a traceparent, or with one that is not sampled or not
 well-formed, has no span. Any thread.
@@ -30,6 +31,10 @@ class RequestSpan(GuardedSpan):
     """The span of one request."""
 
     __slots__ = ()
+
+    def unanswered(self) -> None:
+        """End the span as failed: there is nothing any more that an answer could be sent to."""
+        self.end(ConnectionResetError("the connection ended before the answer"))
 
     def answered(self, answer: Message) -> None:
         """End the span: the answer is sent now."""

@@ -57,18 +57,15 @@ class AnswerSender:
 
     def send(self, outbounds: Sequence[Outbound]) -> None:
         """Send answers: those to one peer in order, in as few messages as possible."""
-        for outbound in outbounds:
-            if outbound.inbound.span is not None:
-                outbound.inbound.span.answered(outbound.answer)
         if len(outbounds) == 1:
             (outbound,) = outbounds
-            if self._peers.settle(outbound.inbound) is not None:
+            if self._settle(outbound):
                 frames = [codec.encode(outbound.answer), *outbound.frames]
                 self.push(outbound.inbound.peer, frames)
             return
         parts: dict[bytes, list[Part]] = {}
         for outbound in outbounds:
-            if self._peers.settle(outbound.inbound) is not None:
+            if self._settle(outbound):
                 part = (outbound.answer, outbound.frames)
                 parts.setdefault(outbound.inbound.peer, []).append(part)
         for name, own in parts.items():
@@ -76,6 +73,17 @@ class AnswerSender:
             for group in groups(own, VERSION_MIN if peer is None else peer.version):
                 for frames in answer_messages(group):
                     self.push(name, frames)
+
+    def _settle(self, outbound: Outbound) -> bool:
+        """Give back what an answered request took, and end its span; return whether to send."""
+        is_awaited = self._peers.settle(outbound.inbound) is not None
+        span = outbound.inbound.span
+        if span is not None:
+            if is_awaited:
+                span.answered(outbound.answer)
+            else:
+                span.unanswered()
+        return is_awaited
 
     def push(self, name: bytes, frames: list[Frame]) -> None:
         """Send a message to a peer, after those that wait in its outbox."""

@@ -125,6 +125,8 @@ class PeerTable:
         self.budget.forget(peer.answers)
         for inbound in peer.held:
             self.in_flight_size -= inbound.size + REQUEST_SIZE
+            if inbound.span is not None:
+                inbound.span.unanswered()
         # requests refer to their peer: without this, megabytes wait for the garbage collector
         peer.held.clear()
         peer.outbox.clear()

@@ -217,6 +217,8 @@ class RouterFront:
             self._wakeup.close()
 
     def _close(self) -> None:
+        for name in [*self._peers.by_name]:
+            self._peers.forget(name)
         self._socket.disable_monitor()
         self._watch.close()
         self._socket.close(LINGER_MS)
