@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests.support import warm_start
+from tests.support.compiled import compile_all
 from tests.support.machine import patient_s
 from tests.support.memory_store import open_memory_stores_by_address
 from tests.support.schedule import Scheduling, rank_of
@@ -42,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     warm_start.install()
+    if config.getoption("numprocesses", None):
+        compile_all(config)
 
 
 @pytest.hookimpl(optionalhook=True)
