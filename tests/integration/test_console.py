@@ -91,3 +91,33 @@ def test_without_its_metadata_store_it_serves_and_says_so(tmp_path: Path) -> Non
     _output, errors = running.communicate(timeout=30)
     assert running.returncode == 0
     assert b"Traceback" not in errors
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_the_actions_of_a_local_cluster_are_those_of_its_bookies_too(
+    tmp_path: Path, is_allowed: bool
+) -> None:
+    """The console has the token of the bookies, so its pages show what they report."""
+    (tmp_path / "token").write_text(TOKEN)
+    running = Shell(tmp_path).start(
+        "up", "--bookies", "1", "--no-autorecovery", "--data", "data", "--console", "127.0.0.1:0",
+        "--http-token-file", "token", "-o", "json", *(["--allow-actions"] if is_allowed else []),
+    )  # fmt: skip
+    assert running.stdout is not None
+    told = json.loads(running.stdout.readline())
+    (bookie,) = told["bookies"]
+
+    def shows_options() -> bool:
+        with urlopen(f"{told['console']}/config.json", timeout=20) as answer:  # noqa: S310 - our own
+            found = json.loads(answer.read())["bookies"]
+        return bool(found["options"]) and not found["silent"]
+
+    wait_until(shows_options)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    for url in (bookie["http"], told["console"]):
+        path = f"{url}/api/v1/bookie/gc?bookie_id={bookie['bookie_id']}"
+        assert ask(path, "PUT").status == 401
+        assert ask(path, "PUT", headers).status == (200 if is_allowed else 403)
+    running.send_signal(signal.SIGINT)
+    _output, errors = running.communicate(timeout=60)
+    assert (running.returncode, errors) == (0, b"zbk: stopped\n")

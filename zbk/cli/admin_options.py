@@ -41,6 +41,23 @@ console_options = option_group(
     _token_option,
 )
 
+up_options = option_group(
+    click.option(
+        "--allow-actions",
+        is_flag=True,
+        help="Pages of the console, its admin API and those of the bookies may change the cluster.",
+    ),
+    _token_option,
+)
+
+bookie_token_option = click.option(
+    "--bookie-token-file",
+    "bookie_token_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Token that the admin APIs of bookies require; it is sent to all registered bookies.",
+)
+
 
 class AdminApi:
     """The admin API of a process: ``routes`` are served beside its metrics."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from zbk.cli.admin_options import console_options
+from zbk.cli.admin_options import bookie_token_option, console_options
 from zbk.cli.command import command
 from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.options import metadata_option, output_option
@@ -26,6 +26,7 @@ from zbk.cli.output import Format, note, print_json
     help="Address of the console. auto: port 8710 of 127.0.0.1, or any free one.",
 )
 @console_options
+@bookie_token_option
 @click.option(
     "--allow-host",
     "hosts",
@@ -40,6 +41,7 @@ def console(
     http: str,
     allow_actions: bool,
     token_file: Path | None,
+    bookie_token_file: Path | None,
     hosts: tuple[str, ...],
     config_file: Path | None,
     metadata: str | None,
@@ -66,6 +68,7 @@ def console(
             http,
             allow_actions=allow_actions,
             token_file=token_file,
+            bookie_token_file=bookie_token_file,
             hosts=hosts,
             tables=tables,
             tables_source=str(config_file or ""),

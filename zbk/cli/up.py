@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zbk.cli.admin_options import console_options
+from zbk.cli.admin_options import up_options
 from zbk.cli.command import command
 from zbk.cli.options import duration_option, integer_option, output_option
 from zbk.cli.output import Format, note, print_json
@@ -91,7 +91,7 @@ def default_data_dir() -> Path:
     show_default=True,
     help="Address of the web console. auto: port 8710 of 127.0.0.1, or any free one.",
 )
-@console_options
+@up_options
 @output_option
 def up(
     *,
@@ -116,14 +116,22 @@ def up(
     A bookie that ends is not restarted; the command that restarts it is printed. `zbk up` ends when
     no bookie runs any more.
     """
+    from zbk.admin.access import read_token
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cluster.local import LocalCluster
     from zbk.config.http_address import OFF
     from zbk.errors import InvalidOptionError
     from zbk.system.clock import monotonic_s
 
-    if console == OFF and (allow_actions or token_file):
+    if console == http == OFF and (allow_actions or token_file):
         raise InvalidOptionError("console", console, "actions and the admin API need an address")
+    if token_file:
+        read_token(token_file)  # refuses a wrong one before anything is started
+        token_file = token_file.absolute()
+    flags = [
+        *(["--allow-actions"] if allow_actions else []),
+        *(["--http-token-file", str(token_file)] if token_file else []),
+    ]
     end_like_ctrl_c()
     started_s = monotonic_s()
     if metadata and zookeeper:
@@ -138,6 +146,7 @@ def up(
                 start_timeout_s=start_timeout_ms / 1000,
                 bookie_options={"session_timeout_ms": SESSION_TIMEOUT_MS}
                 | ({} if http == "auto" else {"http": http}),
+                bookie_flags=() if http == OFF else flags,
             ) as cluster,
             _as_context(cluster) as is_context,
         ):
@@ -188,7 +197,11 @@ def _console(
         yield ""
         return
     with running_console(
-        cluster.metadata_uri, http, allow_actions=allow_actions, token_file=token_file
+        cluster.metadata_uri,
+        http,
+        allow_actions=allow_actions,
+        token_file=token_file,
+        bookie_token_file=token_file,
     ) as url:
         yield url
 

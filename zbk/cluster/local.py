@@ -79,11 +79,14 @@ class LocalCluster:
         use_zookeeper: bool = False,
         metadata: str | None = None,
         bookie_options: Mapping[str, int | str] | None = None,
+        bookie_flags: Sequence[str] = (),
         racks: Sequence[str] = (),
         bookie_programs: Mapping[int, Sequence[str]] | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """``bookie_options`` are fields of ``BookieConfig``; a ``metadata`` URI starts no store.
+
+        ``bookie_flags`` are more arguments of ``zbk bookie run``, for all bookies.
 
         Bookies stand in ``racks`` in turn, if there are any. ``bookie_programs`` has, by number,
         the bookies that run another program than ``zbk bookie run``: arguments of Python, before
@@ -103,6 +106,7 @@ class LocalCluster:
         self._kind = metadata or ("zookeeper" if use_zookeeper else "sqlite")
         self._options = {"session_timeout_ms": SESSION_TIMEOUT_MS, **(bookie_options or {})}
         convert(BookieConfig, self._options)  # refuses wrong ones before anything is created
+        self._flags = tuple(bookie_flags)
         self._racks = tuple(racks)
         self._programs = dict(bookie_programs or {})
         self._start_timeout_s = start_timeout_s
@@ -231,7 +235,7 @@ class LocalCluster:
         """Return the command that starts a bookie again, in its directories, at its port."""
         options = self._bookie_options(index, self._seats[index].port)
         given = {name: value for name, value in options.items() if value != ""}
-        return ["zbk", "bookie", "run", *_arguments(given)]
+        return ["zbk", "bookie", "run", *_arguments(given), *self._flags]
 
     # -------------------------------------------------------------- faults
 
@@ -346,7 +350,7 @@ class LocalCluster:
     def _bookie_command(self, index: int, port: int) -> list[str]:
         program = self._programs.get(index, BOOKIE_PROGRAM)
         options = _arguments(self._bookie_options(index, port))
-        return [sys.executable, *program, "--stop-with-parent", *options]
+        return [sys.executable, *program, "--stop-with-parent", *options, *self._flags]
 
     def _autorecovery_command(self, options: Mapping[str, int | str]) -> list[str]:
         given: dict[str, int | str] = {"metadata": self._uri}

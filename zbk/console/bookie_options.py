@@ -35,13 +35,14 @@ def bookie_options(collector: Collector) -> dict[str, Any]:
     return {
         "asked_count": len(urls),
         "bookie_count": len(facts.bookies) if facts else 0,
-        **options_at(urls),
+        **options_at(urls, collector.bookie_token),
     }
 
 
-def options_at(urls: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of some bookies, and those that report none; ``urls`` by bookie id."""
-    answers = {one: _options_in(answer) for one, answer in ask_admin_apis(urls, PATH).items()}
+def options_at(urls: Mapping[str, str], token: str) -> dict[str, Any]:
+    """Return the options of some bookies, and those that report none, as ``ask_admin_apis``."""
+    found = ask_admin_apis(urls, PATH, token)
+    answers = {one: _options_in(answer) for one, answer in found.items()}
     return {
         "options": option_rows(
             {one: of for one, of in answers.items() if not isinstance(of, NoAnswer)}

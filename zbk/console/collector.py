@@ -43,8 +43,10 @@ LOG = EventLog("zbk.console")
 class Collector:
     """Live figures of the cluster at a metadata address. Any thread may read them."""
 
-    def __init__(self, metadata: str) -> None:
+    def __init__(self, metadata: str, bookie_token: str = "") -> None:
+        """``bookie_token`` is what the admin APIs of the bookies require."""
         self.metadata = metadata
+        self.bookie_token = bookie_token
         self.history = History()
         self.facts: ClusterFacts | None = None
         self.records: ClusterRecords | None = None

@@ -28,13 +28,15 @@ def running_console(
     *,
     allow_actions: bool = False,
     token_file: Path | None = None,
+    bookie_token_file: Path | None = None,
     hosts: tuple[str, ...] = (),
     tables: Mapping[str, Mapping[str, Any]] | None = None,
     tables_source: str = "",
 ) -> Iterator[str]:
     """Serve a console and the admin API until the block ends; yield the URL.
 
-    The admin API requires the token in ``token_file``; without one, it serves only loopback.
+    The admin API requires the token in ``token_file``; without one, it serves only loopback. The
+    console sends the token in ``bookie_token_file`` to the admin APIs of bookies.
 
     Raises:
         InvalidOptionError: the address is malformed or taken, or others could act through it; the
@@ -45,7 +47,8 @@ def running_console(
         raise InvalidOptionError("http", http, "a console with --allow-actions listens on loopback")
     token = read_token(token_file) if token_file else ""
     access = Access(is_loopback=is_local, token=token, has_actions=allow_actions)
-    collector = Collector(metadata)
+    bookie_token = read_token(bookie_token_file) if bookie_token_file else ""
+    collector = Collector(metadata, bookie_token)
     with closing(Cluster(metadata)) as cluster:
         app = make_app(
             collector,

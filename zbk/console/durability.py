@@ -21,7 +21,6 @@ from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.console.ledger_pages import Asked, bookie_row, ledger_id_in, ledger_infos, one_of
 from zbk.errors import DamageError, NoSuchLedgerError, ZbkError
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX
-from zbk.health.cluster_health import ClusterFacts
 from zbk.health.unsynced_ledgers import unsynced_in_cluster
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -71,7 +70,7 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
         "title": "Durability",
         "cli": f"zbk bookie unsynced --order {order}",
         "order": order,
-        "largest": _largest(facts, cast("Order", order)),
+        "largest": _largest(collector, cast("Order", order)),
         "ledgers": sorted(rows, key=lambda one: (-one["at_risk_count"], -one["ledger_id"])),
         "first_id": first,
         "before_id": before,
@@ -86,10 +85,12 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
     }
 
 
-def _largest(facts: ClusterFacts | None, order: Order) -> dict[str, Any]:
+def _largest(collector: Collector, order: Order) -> dict[str, Any]:
     """Return the ledgers with most un-synced entries, and the bookies that report none."""
+    facts = collector.facts
     bookies = facts.bookies[:BOOKIE_COUNT_MAX] if facts else ()
-    found = unsynced_in_cluster({one.bookie_id: one.http for one in bookies}, order, LARGEST_COUNT)
+    urls = {one.bookie_id: one.http for one in bookies}
+    found = unsynced_in_cluster(urls, order, LARGEST_COUNT, collector.bookie_token)
     return {
         "asked_count": len(bookies),
         "ledgers": [

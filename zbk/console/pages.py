@@ -153,7 +153,7 @@ def bookie(collector: Collector, bookie_id: str) -> dict[str, Any]:
             for name, key in SERIES.items()
         ],
         "info": reported,
-        "config": options_at({bookie_id: row["http"]}),
+        "config": options_at({bookie_id: row["http"]}, collector.bookie_token),
         "trend": collector.history.spark(bookie_id),
     }
 

@@ -29,22 +29,26 @@ class NoAnswer(msgspec.Struct, frozen=True):
 
 
 def ask_admin_apis(
-    urls: Mapping[str, str], path: str, timeout_s: float = TIMEOUT_S
+    urls: Mapping[str, str], path: str, token: str = "", timeout_s: float = TIMEOUT_S
 ) -> dict[str, object]:
     """Return the JSON that each bookie answers with at a path, or a ``NoAnswer``, by bookie id.
 
-    ``urls`` by bookie id, as registered. What is no JSON counts as null.
+    ``urls`` by bookie id, as registered. What is no JSON counts as null. ``token`` is what the
+    admin APIs require; each of the URLs receives it.
     """
     with ThreadPoolExecutor(THREAD_COUNT, "zbk-admin-apis") as threads:
-        answers = threads.map(lambda url: _answer(url, path, timeout_s), urls.values())
+        answers = threads.map(lambda url: _answer(url, path, token, timeout_s), urls.values())
         return dict(zip(urls, answers, strict=True))
 
 
-def _answer(url: str, path: str, timeout_s: float) -> object:
+def _answer(url: str, path: str, token: str, timeout_s: float) -> object:
     if not url.startswith(("http://", "https://")):
         return NoAnswer("it serves no HTTP")
     try:
-        with urllib.request.urlopen(f"{url}{path}", timeout=timeout_s) as answer:  # noqa: S310 - checked
+        request = urllib.request.Request(f"{url}{path}")  # noqa: S310 - checked
+        if token:  # and never to where a redirection leads
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
             return json.loads(answer.read(ANSWER_SIZE_MAX))
     except HTTPError as error:
         return NoAnswer(_reason(error))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from zbk.actors.serve.unsynced_ledgers import COUNT_MAX, Order, UnsyncedLedger, largest
-from zbk.health.bookie_api import NoAnswer, ask_admin_apis
+from zbk.health.bookie_api import TIMEOUT_S, NoAnswer, ask_admin_apis
 
 PATH = "/api/v1/zbk/bookie/unsynced"
 
@@ -32,16 +32,20 @@ class UnsyncedInCluster(msgspec.Struct, frozen=True):
 
 
 def unsynced_in_cluster(
-    urls: Mapping[str, str], order: Order, count: int = COUNT_MAX
+    urls: Mapping[str, str],
+    order: Order,
+    count: int = COUNT_MAX,
+    token: str = "",
+    timeout_s: float = TIMEOUT_S,
 ) -> UnsyncedInCluster:
     """Return the ledgers with the largest size or age of un-synced entries, and their bookies.
 
-    ``urls`` by bookie id, as registered.
+    ``urls``, ``token`` and ``timeout_s`` as in ``ask_admin_apis``.
     """
     found: dict[int, UnsyncedLedger] = {}
     holders: dict[int, list[str]] = {}
     silent = {}
-    answers = ask_admin_apis(urls, f"{PATH}?order={order}&limit={COUNT_MAX}")
+    answers = ask_admin_apis(urls, f"{PATH}?order={order}&limit={COUNT_MAX}", token, timeout_s)
     for bookie_id, answer in answers.items():
         if isinstance(answer, NoAnswer):
             silent[bookie_id] = answer.why

@@ -307,7 +307,7 @@ def test_the_admin_api_is_served_beside_the_pages(site: Site) -> None:
     assert status == 413
 
 
-def test_actions_of_a_console_that_is_off_are_refused() -> None:
-    failed = CliRunner().invoke(cli, ["up", "--console", "off", "--allow-actions"])
+def test_actions_of_a_cluster_that_serves_no_http_are_refused() -> None:
+    failed = CliRunner().invoke(cli, ["up", "--console", "off", "--http", "off", "--allow-actions"])
     assert failed.exit_code != 0
     assert "need an address" in str(failed.exception) + failed.output

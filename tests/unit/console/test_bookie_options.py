@@ -55,7 +55,8 @@ def url() -> Iterator[str]:
 
 def shown(**urls: str) -> dict[str, Any]:
     bookies = [bookie_facts(name, http=one) for name, one in urls.items()]
-    return bookie_options(cast("Collector", SimpleNamespace(facts=cluster_facts(*bookies))))
+    collector = SimpleNamespace(facts=cluster_facts(*bookies), bookie_token="")
+    return bookie_options(cast("Collector", collector))
 
 
 def test_options_of_bookies_are_shown_without_secrets(url: str) -> None:
@@ -118,7 +119,7 @@ def test_a_port_that_speaks_no_http_is_a_reason_and_has_no_metrics() -> None:
 
 
 def test_without_bookies_there_is_nothing() -> None:
-    found = bookie_options(cast("Collector", SimpleNamespace(facts=None)))
+    found = bookie_options(cast("Collector", SimpleNamespace(facts=None, bookie_token="")))
     assert (found["options"], found["silent"], found["asked_count"]) == ([], [], 0)
 
 

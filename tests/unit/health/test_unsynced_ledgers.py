@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from zbk.health.unsynced_ledgers import PATH, unsynced_in_cluster
@@ -28,6 +28,8 @@ ANSWERS = {
     "refused": (403, json.dumps({"code": 0, "error": "a token is needed"})),
     "garbage": (200, "<html>"),
     "wrong": (200, '{"ledger_count": 1, "ledgers": [{"ledger_id": "x"}]}'),
+    "guarded": (200, answer_of((7, 1, 1))),
+    "needs-none": (200, answer_of((8, 1, 1))),
     "many": (200, answer_of(*((n, 1, 1) for n in range(500)))),
 }
 
@@ -35,7 +37,13 @@ ANSWERS = {
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     async def answer(request: Request) -> Response:
-        status, text = ANSWERS[request.path_params["kind"]]
+        kind = request.path_params["kind"]
+        given = request.headers.get("authorization", "")
+        if kind == "moved":
+            return RedirectResponse(f"/needs-none{PATH}")
+        if (kind == "guarded" and given != "Bearer hush") or (kind == "needs-none" and given):
+            return Response(json.dumps({"error": "give the token"}), 401)
+        status, text = ANSWERS[kind]
         return Response(text, status)
 
     server = serve(Starlette(routes=[Route(f"/{{kind}}{PATH}", answer)]), "127.0.0.1:0")
@@ -66,3 +74,10 @@ def test_a_bookie_that_names_none_has_a_reason_and_hides_no_other(url: str) -> N
 
 def test_a_bookie_that_names_too_many_is_cut(url: str) -> None:
     assert len(unsynced_in_cluster({"many": f"{url}/many"}, "size", 1_000).ledgers) == 100
+
+
+def test_a_token_goes_to_the_registered_address_and_not_where_it_redirects(url: str) -> None:
+    urls = {one: f"{url}/{one}" for one in ("guarded", "moved")}
+    assert unsynced_in_cluster(urls, "size").silent == {"guarded": "401: give the token"}
+    found = unsynced_in_cluster(urls, "size", token="hush")
+    assert ([one.ledger_id for one in found.ledgers], found.silent) == ([7, 8], {})
