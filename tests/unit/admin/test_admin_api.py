@@ -182,6 +182,7 @@ NEEDS_BOOKIES = {"check_ledger", "show_version"}
 """Their answers are checked in ``tests.integration.test_admin_api_jobs``."""
 
 
+@pytest.mark.usefixtures("own_logging")  # one operation sets the log level
 @pytest.mark.parametrize(
     "operation",
     [one for one in OPERATIONS if one.name not in NEEDS_BOOKIES],
@@ -203,9 +204,7 @@ def test_every_answer_is_as_the_document_describes_it(
         api.cluster.jobs.begin("nothing", {}, lambda _progress, _is_stopped: True)
     samples = SAMPLES | {"load_id": load_id}
     required = {one.name: samples[one.name] for one in operation.parameters if one.is_required}
-    before = logging.getLogger("zbk").level
     answer = api.ask(operation.method, operation.path, **required)
-    logging.getLogger("zbk").setLevel(before)
     assert answer.status == 200, answer.body
     check_answer(operation.method, operation.path, json.loads(answer.body))
 
@@ -253,6 +252,7 @@ def test_a_token_file_has_one_long_word(tmp_path: Path) -> None:
         read_token(tmp_path)
 
 
+@pytest.mark.usefixtures("own_logging")
 def test_actions_without_an_address_are_refused(tmp_path: Path) -> None:
     arguments = ["--journal-dir", "j", "--ledger-dir", "l", "--metadata", f"sqlite://{tmp_path}/m"]
     command = ["bookie", "run", *arguments, "--http", "off", "--allow-actions"]

@@ -1,7 +1,6 @@
 """The log level of a process is changed while it runs, and hides or shows lines at once."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,15 +8,7 @@ from zbk.admin import process
 from zbk.admin.cluster import Cluster
 
 
-@pytest.fixture
-def logger() -> Iterator[logging.Logger]:
-    found = logging.getLogger("zbk")
-    before = found.level
-    yield found
-    found.setLevel(before)
-
-
-@pytest.mark.usefixtures("logger")
+@pytest.mark.usefixtures("own_logging")
 @pytest.mark.parametrize("level", process.LEVELS)
 def test_a_level_is_applied_and_shown(level: str) -> None:
     cluster = Cluster.__new__(Cluster)  # neither call uses it
