@@ -18,7 +18,8 @@ from zbk.console.history import Gap
 from zbk.console.ledger_copies import WINDOW_COUNT, copies_at, marks_of, missing_at, window_at
 from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError, ZbkError
 from zbk.metadata.paths import is_ledger_id
-from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.entry.words import LedgerState, LedgerType
+from zbk.protocol.ledger.filter import LedgerFilter
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_s, wall_ms
 from zbk.system.deadline import within
@@ -32,8 +33,8 @@ BOOKIE_COUNT_MAX: Final = 64
 Asked: TypeAlias = tuple[int, str]
 """A ledger id, and the bookie that is asked about the ledger."""
 
-STATES: Final = ("OPEN", "IN_RECOVERY", "CLOSED")
-TYPES: Final = ("PD_JOURNAL", "VD_JOURNAL")
+STATES: Final = tuple(map(str, LedgerState))
+TYPES: Final = tuple(map(str, LedgerType))
 
 
 def ledger_id_in(text: str, default: int | None = None, name: str = "ledger id") -> int:
@@ -67,6 +68,11 @@ def ledger_list(collector: Collector, query: Mapping[str, str]) -> dict[str, Any
     ledger_type = one_of("type", query.get("type", ""), TYPES)
     custom = query.get("custom", "")[:200]
     key, _, value = custom.partition("=")
+    wanted = LedgerFilter(
+        state=state or None,
+        ledger_type=ledger_type or None,
+        custom={key: value.encode()} if custom else {},
+    )
     with within(TIMEOUT_S):
         ledgers = collector.connection().ledgers
         rows: list[dict[str, Any]] = []
@@ -83,12 +89,7 @@ def ledger_list(collector: Collector, query: Mapping[str, str]) -> dict[str, Any
             except DamageError as error:
                 rows.append({"ledger_id": ledger_id, "state": "DAMAGED", "why": str(error)})
                 continue
-            is_wanted = state in ("", str(found.state)) and ledger_type in (
-                "",
-                str(found.ledger_type).upper(),
-            )
-            has_custom = not custom or found.custom_metadata.get(key) == value.encode()
-            if is_wanted and has_custom:
+            if wanted.accepts(found):
                 rows.append(_summary(found))
     return {
         "title": "Ledgers",
