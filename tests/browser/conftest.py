@@ -46,7 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with (
         LocalCluster(folder, bookie_count=4, bookie_options=quick) as cluster,
         running_console(cluster.metadata_uri, "127.0.0.1:0", allow_actions=True) as url,
-        zbk.connect(cluster.metadata_uri) as client,
+        zbk.connect(cluster.metadata_uri, explicit_lac_ms=0) as client,  # idle writers sync nothing
     ):
         cluster.start_autorecovery({"lost_bookie_delay_ms": 0, "session_timeout_ms": 2_000})
         site = Site(url, cluster, client)

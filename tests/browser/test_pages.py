@@ -163,16 +163,15 @@ def test_the_gap_of_a_vd_ledger_is_what_a_loss_of_power_takes_now(
     site: Site, browser: webdriver.Chrome
 ) -> None:
     writer = site.client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
-
-    def shows_a_gap() -> bool:
-        writer.append_many([b"y" * 100] * 100)  # an idle writer soon makes them durable
-        browser.get(f"{site.url}/ledgers/{writer.ledger_id}")
-        return any(at_risk(browser))
-
-    wait_for(shows_a_gap)
+    writer.append_many([b"y" * 100] * 100).result()
+    browser.get(f"{site.url}/ledgers/{writer.ledger_id}")
+    wait_for(lambda: at_risk(browser) == [100] * 3)  # the open page asks again and again
+    browser.get(f"{site.url}/durability")
+    links = browser.find_elements(By.CSS_SELECTOR, "section:first-of-type tbody td:first-child a")
+    assert str(writer.ledger_id) in [one.text for one in links]
     writer.sync()
     browser.get(f"{site.url}/ledgers/{writer.ledger_id}")
-    assert set(at_risk(browser)) == {0}
+    wait_for(lambda: set(at_risk(browser)) == {0})  # the sync did not wait for the third bookie
 
 
 def test_the_configuration_of_running_bookies_is_shown(

@@ -7,6 +7,7 @@ a text for screen readers.
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -117,27 +118,40 @@ def gap(rows: Sequence[Any]) -> Markup:
 def gap_lines(gaps: Sequence[Any], height: int = 140) -> Markup:
     """Return the gap of one ledger over time: synced, confirmed and stored entries as lines.
 
-    A gap has ``at_ms``, ``synced``, ``confirmed`` and ``stored``. The area between the first and
-    the last of the lines is what a loss of power takes.
+    A gap has ``at_ms``, ``synced``, ``confirmed``, ``stored``, and ``synced_by`` with a line for
+    each bookie. The area between synced and stored is what a loss of power takes. A tick is a sync.
     """
     if not gaps:
         return svg(WIDTH, 2, "no gap is known", "", "wide")
-    low = min(one["synced"] for one in gaps)
-    span = max(1, max(one["stored"] for one in gaps) - low)
+    lows = [until for one in gaps for until in (one["synced"], *one["synced_by"].values())]
+    low, top = min(lows), max(one["stored"] for one in gaps)
     start_ms, time_ms = gaps[0]["at_ms"], max(1, gaps[-1]["at_ms"] - gaps[0]["at_ms"])
 
-    def points(name: str) -> list[str]:
-        return [
-            f"{70 + (WIDTH - 70) * (one['at_ms'] - start_ms) / time_ms:.1f},"
-            f"{height - 4 - (height - 12) * (one[name] - low) / span:.1f}"
-            for one in gaps
-        ]
+    def point(one: Any, entry_id: int) -> str:  # noqa: ANN401 - as the twin has it
+        x = 70 + (WIDTH - 70) * (one["at_ms"] - start_ms) / time_ms
+        return f"{x:.1f},{height - 4 - (height - 12) * (entry_id - low) / max(1, top - low):.1f}"
 
-    stored, synced = points("stored"), points("synced")
+    def line(kind: str, points: Sequence[str], title: str = "") -> str:
+        text = f"<title>{escape(title)}</title>" if title else ""
+        return f'<polyline class="{kind}" points="{" ".join(points)}">{text}</polyline>'
+
+    synced, confirmed, stored = (
+        [point(one, one[name]) for one in gaps] for name in ("synced", "confirmed", "stored")
+    )
     parts = [f'<polygon class="atrisk" points="{" ".join([*stored, *reversed(synced)])}"/>']
-    for kind, line in (("line", stored), ("confirmed", points("confirmed")), ("synced", synced)):
-        parts.append(f'<polyline class="{kind}" points="{" ".join(line)}"/>')
-    parts.append(f'<text class="tick" x="0" y="14">{low + span:,}</text>')
+    for bookie_id in sorted({name for one in gaps for name in one["synced_by"]}):
+        held = [one for one in gaps if bookie_id in one["synced_by"]]
+        points = [point(one, one["synced_by"][bookie_id]) for one in held]
+        parts.append(line("bookie-synced", points, f"synced at {bookie_id}"))
+    parts += [line("line", stored), line("confirmed", confirmed), line("synced", synced)]
+    for before, after in pairwise(gaps):
+        if after["synced"] > before["synced"]:
+            x = point(after, low).partition(",")[0]
+            parts.append(
+                f'<line class="sync" x1="{x}" x2="{x}" y1="{height - 10}" y2="{height}">'
+                f"<title>synced up to entry {after['synced']:,}</title></line>"
+            )
+    parts.append(f'<text class="tick" x="0" y="14">{top:,}</text>')
     parts.append(f'<text class="tick" x="0" y="{height - 4}">{low:,}</text>')
     risk = gaps[-1]["stored"] - gaps[-1]["synced"]
     return svg(WIDTH, height, f"entries at risk over time, now {risk:,}", "".join(parts), "wide")

@@ -11,7 +11,7 @@ One thread adds, any thread reads: readers copy.
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -86,6 +86,7 @@ class Gap(msgspec.Struct, frozen=True):
     synced: int  # at the ack quorum
     confirmed: int  # the LAC
     stored: int  # the LAP: the last entry that some bookie has
+    synced_by: Mapping[str, int] = {}  # the LAS of each bookie that answered
 
 
 class GapHistory:

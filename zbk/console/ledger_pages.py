@@ -143,7 +143,7 @@ def ledger_page(collector: Collector, query: Mapping[str, str]) -> dict[str, Any
         missing, unknown_from = missing_at(found, name, info, reported)
         bookies.append(row | {"missing": missing, "unknown_from": unknown_from})
     marks = marks_of(found, bookies)
-    gap = gap_of(marks)
+    gap = gap_of(marks, bookies)
     gaps = collector.gaps.add(ledger_id, gap) if gap is not None else []
     end_id = max([one["last_entry_id"] or 0 for one in bookies] + [found.last_entry_id or 0])
     return {
@@ -176,11 +176,18 @@ def ledger_page(collector: Collector, query: Mapping[str, str]) -> dict[str, Any
     }
 
 
-def gap_of(marks: Mapping[str, int]) -> Gap | None:
+def gap_of(marks: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> Gap | None:
     """Return how far an open VD ledger is synced; ``None`` for others, or without answers."""
     if "LAS" not in marks:
         return None
-    return Gap(at_ms=wall_ms(), synced=marks["LAS"], confirmed=marks["LAC"], stored=marks["LAP"])
+    synced = {one["bookie_id"]: one["last_add_synced"] for one in rows}
+    return Gap(
+        at_ms=wall_ms(),
+        synced=marks["LAS"],
+        confirmed=marks["LAC"],
+        stored=marks["LAP"],
+        synced_by={one: until for one, until in synced.items() if until is not None},
+    )
 
 
 def ledger_infos(

@@ -58,11 +58,29 @@ def test_the_line_of_the_gap_is_within_the_figure() -> None:
 
 
 def test_the_gap_over_time_has_three_lines_and_names_the_entries_at_risk() -> None:
-    gaps = [{"at_ms": n, "synced": 0, "confirmed": n, "stored": 10 * n} for n in range(4)]
+    gaps = [
+        {"at_ms": n, "synced": 0, "confirmed": n, "stored": 10 * n, "synced_by": {}}
+        for n in range(4)
+    ]
     figure = figures.gap_lines(gaps)
     lines = [len(drawn(figure, kind)) for kind in ("line", "confirmed", "synced", "atrisk")]
     assert lines == [1, 1, 1, 1]
     assert "now 30" in figure
+
+
+def test_the_gap_over_time_has_a_line_for_each_bookie_and_a_tick_for_each_sync() -> None:
+    synced = [(10, {"a": 10, "b": 12, "c": 3}), (10, {"a": 10, "b": 12}), (40, {"a": 40, "b": 41})]
+    gaps = [
+        {"at_ms": n, "synced": until, "confirmed": until, "stored": 50, "synced_by": of}
+        for n, (until, of) in enumerate(synced)
+    ]
+    figure = figures.gap_lines(gaps)
+    lines = drawn(figure, "bookie-synced")
+    assert [len((one.get("points") or "").split()) for one in lines] == [3, 3, 1]
+    titles = [one.findtext("./{*}title") for one in lines]
+    assert titles == ["synced at a", "synced at b", "synced at c"]
+    ticks = [one.findtext("./{*}title") for one in drawn(figure, "sync") if one.get("x1")]
+    assert ticks == ["synced up to entry 40"]
 
 
 def test_a_heat_map_has_a_cell_for_each_bucket_with_answers() -> None:
