@@ -57,8 +57,9 @@ def calls_in(source: str, where: str) -> Iterator[Event | str]:
             around = [
                 one for one in functions if one.lineno <= node.lineno <= (one.end_lineno or 0)
             ]
-            found = re.findall(r"logging\.([A-Z]+)", ast.unparse(around[-1]))
-            assert found, f"{place}: the function does not name the levels of {ast.unparse(level)}"
+            levels_in = re.compile(r"logging\.([A-Z]+)").findall
+            found = levels_in(ast.unparse(around[-1])) or levels_in(source)
+            assert found, f"{place}: which levels may {ast.unparse(level)} be?"
             levels = {one.lower() for one in found}
         match args:
             case [ast.Constant(str(name)), ast.Constant(str(text))]:

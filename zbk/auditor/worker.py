@@ -34,6 +34,7 @@ from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
 from zbk.auditor.repair_counts import RepairCounts
 from zbk.auditor.repair_progress import RepairProgress
+from zbk.auditor.repair_reports import RepairReports
 from zbk.auditor.task_queue import POLL_S, TaskQueue
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
@@ -45,14 +46,9 @@ from zbk.protocol.repair.repair_effects import RepairLimits, RepairResult
 from zbk.protocol.repair.repair_task import OutcomeKind, aim_of, outcome_of
 from zbk.system.clock import monotonic_ms
 from zbk.system.event_log import EventLog, Names
-from zbk.system.report_pace import ReportPace
 
 PARKED_COUNT_MAX: Final = 256
 """Ledgers that are parked at a time; with more, threads wait, too."""
-
-WHOLE_REPORT_MS: Final = 60_000
-"""The shortest interval between two log lines about ledgers that needed no copy: there may be
-thousands of small ones."""
 
 STOP_TIMEOUT_S: Final = 90.0
 
@@ -100,10 +96,10 @@ class ReplicationWorker:
             now_ms,
         )
         self.counts = RepairCounts()
+        self._reports = RepairReports(now_ms)
         self._absences = Absences()
         self._lost_bookie_delay_ms = config.lost_bookie_delay_ms
         self._lock = threading.Lock()  # guards the fields below
-        self._whole = ReportPace[tuple[int, RepairResult]](WHOLE_REPORT_MS)
         self._rest_ms = config.brake_hold_ms
         self._rest_until_ms = 0
         self._works: dict[int, Work] = {}  # parked ones included
@@ -216,7 +212,7 @@ class ReplicationWorker:
 
     def _work_once(self) -> bool:
         """Advance a parked repair, or begin one; return whether there was one to do."""
-        self._report_many_whole()
+        self._reports.report_due()
         for work in self._take_parked():
             self._advance(work)
             return True
@@ -313,7 +309,7 @@ class ReplicationWorker:
             case OutcomeKind.FINISHED:
                 if self._tasks.finish(ledger_id, work.version):
                     self._queue.forget(ledger_id)
-                    self._report_whole(ledger_id, result)
+                    self._reports.whole(ledger_id, result)
             case OutcomeKind.POSTPONED:
                 if not (result.awaited and self._report_absent(ledger_id, result)):
                     self._queue.postpone(ledger_id)
@@ -333,48 +329,6 @@ class ReplicationWorker:
             case _:
                 assert_never(outcome.kind)
         self._give_back(work)
-
-    def _report_whole(self, ledger_id: int, result: RepairResult) -> None:
-        if result.copied_count:
-            LOG.info(
-                "repair.ledger_whole",
-                "ledger %(ledger_id)d is whole: %(summary)s",
-                ledger_id=ledger_id,
-                summary=_summary(result),
-            )
-            return
-        LOG.debug(
-            "repair.ledger_whole",
-            "ledger %(ledger_id)d is whole: %(summary)s",
-            ledger_id=ledger_id,
-            summary=_summary(result),
-        )
-        with self._lock:
-            self._whole.note((ledger_id, result))
-        self._report_many_whole()
-
-    def _report_many_whole(self) -> None:
-        """Log the ledgers that became whole without a copy: the first, then all of a minute."""
-        with self._lock:
-            due = self._whole.take_due(self._now_ms())
-        if due is None:
-            return
-        count, (ledger_id, result) = due
-        if count == 1:
-            LOG.info(
-                "repair.ledger_whole",
-                "ledger %(ledger_id)d is whole: %(summary)s",
-                ledger_id=ledger_id,
-                summary=_summary(result),
-            )
-        else:
-            LOG.info(
-                "repair.ledgers_whole",
-                "%(ledger_count)d ledgers are whole, 0 entries copied; the last was ledger "
-                "%(ledger_id)d",
-                ledger_count=count,
-                ledger_id=ledger_id,
-            )
 
     def _report_absent(self, ledger_id: int, result: RepairResult) -> bool:
         """Report awaited bookies that were away for too long; return whether there are any."""
@@ -424,12 +378,3 @@ class ReplicationWorker:
         # the end of the session releases it, too
         with suppress(MetadataUnavailableError, ClientClosedError):
             self._tasks.unlock(ledger_id)
-
-
-def _summary(result: RepairResult) -> str:
-    if result.is_gone:
-        return "it was deleted"
-    return (
-        f"{result.copied_count} entries copied, {result.replaced_count} bookies of fragments "
-        "replaced"
-    )

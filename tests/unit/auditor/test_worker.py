@@ -12,8 +12,9 @@ from tests.support.fake_holders import FakeHolders
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
+from zbk.auditor.repair_reports import WHOLE_REPORT_MS
 from zbk.auditor.task_queue import POLL_S, QUIET_POLL_S
-from zbk.auditor.worker import WHOLE_REPORT_MS, ReplicationWorker
+from zbk.auditor.worker import ReplicationWorker
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.client.cluster.requests import Requests
 from zbk.config import AutorecoveryConfig, ClientConfig
