@@ -17,8 +17,8 @@ Source: BookKeeper's ``Bookie`` and ``BookieServer``.
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -34,6 +34,7 @@ from zbk.actors.identity.service import settle
 from zbk.actors.process.bookie_actors import BookieActors, BookieParts
 from zbk.actors.process.bookie_metrics import BookieMetrics
 from zbk.actors.process.descriptor_budget import plan_descriptors
+from zbk.actors.process.start_parts import StartParts, closed_storage, failing
 from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger, unsynced_ledgers
 from zbk.actors.space_gate import SpaceGate
@@ -51,11 +52,9 @@ from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.registration import Registration, RegistrationState
 from zbk.metadata.stores.connect import open_store
-from zbk.metadata.stores.store import MetadataStore
-from zbk.metadata.values import BookieRegistration, Cookie
-from zbk.storage.bookie_storage import BookieStorage, StorageLimits
+from zbk.metadata.values import BookieRegistration
+from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.identity import lock_directory
-from zbk.storage.directory.service_note import ServiceNote
 from zbk.system.boot import boot_id
 from zbk.system.clock import monotonic_ms, monotonic_us, wall_ms
 from zbk.system.descriptors import descriptor_limit
@@ -68,16 +67,6 @@ from zbk.version import __version__
 LOG = EventLog("zbk.bookie")
 
 QUIESCE_TIMEOUT_S: Final = 20.0
-
-
-class _Start(msgspec.Struct, frozen=True):
-    """The parts that the steps of a start share."""
-
-    store: MetadataStore
-    registry: BookieRegistry
-    cookie: Cookie
-    gate: SpaceGate
-    note: ServiceNote  # of the directories out of service
 
 
 class Bookie:
@@ -187,9 +176,9 @@ class Bookie:
             self._closing.append(lock.close)
         gate = self._gate = SpaceGate(cookie.bookie_id)
         registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
-        start = _Start(store, registry, cookie, gate, note)
+        start = StartParts(store, registry, cookie, gate, note)
         storage, history = self._open_storage(start)
-        with self._failing(storage):
+        with failing(storage, self._config):
             history.claim()
         actors = self._start_actors(start, storage, history.incarnation)
         self._closing.append(watch_switch(store, cookie.bookie_id, gate, self._on_mode).cancel)
@@ -211,7 +200,7 @@ class Bookie:
         self._on_mode()  # the mode may have changed since
         return registration
 
-    def _open_storage(self, start: _Start) -> tuple[BookieStorage, BookieHistory]:
+    def _open_storage(self, start: StartParts) -> tuple[BookieStorage, BookieHistory]:
         """Return open storage, and the history with this start counted.
 
         A start that finds no space is retried with the reserves, one after the other.
@@ -233,7 +222,7 @@ class Bookie:
         return self._try_to_open(start, storage)
 
     def _try_to_open(
-        self, start: _Start, storage: BookieStorage
+        self, start: StartParts, storage: BookieStorage
     ) -> tuple[BookieStorage, BookieHistory]:
         started_ms, note = monotonic_ms(), start.note
         ledgers = LedgerStore(start.store)
@@ -251,7 +240,7 @@ class Bookie:
             losses=losses,
             next_ledger_id=next_ledger_id,
         )
-        with self._failing(storage):
+        with failing(storage, self._config):
             history.check(is_wiped_on_purpose=self._is_wiped_on_purpose)
             history.count_up()
         try:
@@ -276,38 +265,11 @@ class Bookie:
         )
         return storage, history
 
-    @contextmanager
-    def _failing(self, storage: BookieStorage) -> Iterator[None]:
-        """Enter a context in which an ``OSError`` is a failure of its directory."""
-        try:
-            yield
-        except OSError as error:
-            dirs = (*storage.ledger_dirs, *self._config.journal_dirs)
-            name = f"{error.filename}/"
-            where = next((one for one in dirs if name.startswith(f"{one}/")), dirs[0])
-            with storage.guard(where, "write"):
-                raise
-
-    def _storage(self, start: _Start) -> BookieStorage:
-        config = self._config
-        return BookieStorage(
-            self._files,
-            journal_dir=config.journal_dir,
-            ledger_dir=config.ledger_dir,
-            bookie_id=start.cookie.bookie_id,
-            limits=StorageLimits(
-                segment_size=config.journal_segment_size,
-                log_size_max=config.entry_log_size_max,
-                ledger_cache_size=config.ledger_cache_size,
-                open_files_max=self._budget.open_files_max,
-                reserve_size=config.disk_reserve_size,
-            ),
-            on_no_space=start.gate.met_no_space,
-            out_of_service=start.note.paths,
-        )
+    def _storage(self, start: StartParts) -> BookieStorage:
+        return closed_storage(self._files, self._config, start, self._budget.open_files_max)
 
     def _start_actors(
-        self, start: _Start, storage: BookieStorage, incarnation: int
+        self, start: StartParts, storage: BookieStorage, incarnation: int
     ) -> BookieActors:
         config = self._config
         identity = Identity(

@@ -1,0 +1,62 @@
+"""What the steps of a bookie's start share, and its storage before it is open.
+
+Runs in the thread that starts the bookie.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from zbk.actors.space_gate import SpaceGate
+from zbk.config import BookieConfig
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.store import MetadataStore
+from zbk.metadata.values import Cookie
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
+from zbk.storage.directory.service_note import ServiceNote
+from zbk.system.files import FileSystem
+
+
+class StartParts(msgspec.Struct, frozen=True):
+    """The parts that the steps of a start share."""
+
+    store: MetadataStore
+    registry: BookieRegistry
+    cookie: Cookie
+    gate: SpaceGate
+    note: ServiceNote  # of the directories out of service
+
+
+def closed_storage(
+    files: FileSystem, config: BookieConfig, start: StartParts, open_files_max: int
+) -> BookieStorage:
+    """Return the storage of a bookie, which is not open yet."""
+    return BookieStorage(
+        files,
+        journal_dir=config.journal_dir,
+        ledger_dir=config.ledger_dir,
+        bookie_id=start.cookie.bookie_id,
+        limits=StorageLimits(
+            segment_size=config.journal_segment_size,
+            log_size_max=config.entry_log_size_max,
+            ledger_cache_size=config.ledger_cache_size,
+            open_files_max=open_files_max,
+            reserve_size=config.disk_reserve_size,
+        ),
+        on_no_space=start.gate.met_no_space,
+        out_of_service=start.note.paths,
+    )
+
+
+@contextmanager
+def failing(storage: BookieStorage, config: BookieConfig) -> Iterator[None]:
+    """Enter a context in which an ``OSError`` is a failure of its directory."""
+    try:
+        yield
+    except OSError as error:
+        dirs = (*storage.ledger_dirs, *config.journal_dirs)
+        name = f"{error.filename}/"
+        where = next((one for one in dirs if name.startswith(f"{one}/")), dirs[0])
+        with storage.guard(where, "write"):
+            raise
