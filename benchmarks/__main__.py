@@ -3,6 +3,7 @@
     python -m benchmarks --quick                  # a first look, in 2 minutes; saves nothing
     python -m benchmarks                          # all cases, under 15 minutes; writes README.md
     python -m benchmarks --only length,recovery   # only these; the report keeps the others
+    python -m benchmarks --compare FOLDER         # the saved results there, beside these
 
 Exit code 1: a command failed. A missed goal is a result, not a failure.
 """
@@ -19,7 +20,7 @@ from benchmarks.matrix import LONG_RUN_SECONDS, ROUND_COUNT, cases, planned_seco
 from benchmarks.measuring import run_case
 from benchmarks.peer_results import load_peers
 from benchmarks.pictures import draw_all
-from benchmarks.report import put, report, table
+from benchmarks.report import comparison, put, report, table
 from benchmarks.results import load, save
 from zbk.config.units import parse_duration_ms
 from zbk.errors import ZbkError
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="zbk-benchmarks-") as gone:
             return _measure(every, chosen, Path(gone), round_count, is_quick=True)
     folder: Path = options.output or HERE / "results"
+    if options.compare:
+        return _compare(chosen, options.compare, folder)
     if options.report_only:
         _write_report(every, folder)
         return 0
@@ -83,6 +86,16 @@ def _measure(
         _say("a first look at a tenth of the work: goals are for the whole")
     print(table([case for case in chosen if case.rows], results, load_peers(folder)))
     return 1 if any(results[case.name].failure for case in chosen) else 0
+
+
+def _compare(chosen: Sequence[Case], before: Path, after: Path) -> int:
+    """Print saved results of two folders beside each other; return the exit code."""
+    results = load(before, chosen), load(after, chosen)
+    if not results[0].keys() & results[1].keys():
+        _say(f"{before} and {after} have no result of the same case")
+        return 1
+    print(comparison(chosen, *results))
+    return 0
 
 
 def _write_report(every: Sequence[Case], folder: Path) -> None:
@@ -125,6 +138,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"time of the run over time ({LONG_RUN_SECONDS}s); e.g. 10m",
     )
     add("--output", type=Path, metavar="FOLDER", help="for results (benchmarks/results)")
+    add(
+        "--compare", type=Path, metavar="FOLDER",
+        help="run nothing: print the results that were saved there beside those of --output",
+    )  # fmt: skip
     add("--report-only", action="store_true", help="draw and write from the saved results")
     return parser.parse_args(arguments)
 

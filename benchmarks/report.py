@@ -16,6 +16,11 @@ START: Final = "<!-- results -->"
 END: Final = "<!-- /results -->"
 MIB: Final = 1 << 20
 
+COMPARISON_HEAD: Final = (
+    "| what | before | after | change | spread before | spread after | told apart |\n"
+    "|---|---|---|---|---|---|---|"
+)
+
 HEAD: Final = (
     "| what | goal | floor or reference | zbk | ratio | spread of zbk | reached "
     "| peers | command |\n|---|---|---|---|---|---|---|---|---|"
@@ -64,6 +69,22 @@ def table(
     return "\n".join(lines)
 
 
+def comparison(
+    cases: Sequence[Case], before: Mapping[str, CaseResult], after: Mapping[str, CaseResult]
+) -> str:
+    """Return a table of the rows that both results have: values, change, and spreads.
+
+    A change counts as told apart if no round of one was within the spread of the other.
+    """
+    lines = [COMPARISON_HEAD]
+    for case in cases:
+        if case.name in before and case.name in after:
+            both = before[case.name], after[case.name]
+            known = [row for row in case.rows if all(row.zbk in one.spread for one in both)]
+            lines += [_compared(row, *both) for row in known]
+    return "\n".join(lines)
+
+
 def put(page: Path, text: str) -> None:
     """Put the report into a page, between its markers; a missing page is created.
 
@@ -95,12 +116,32 @@ def value_text(value: float, unit: str) -> str:
             return f"{value:.2f} {unit}"
 
 
+def _compared(row: Row, before: CaseResult, after: CaseResult) -> str:
+    old, new = before.median[row.zbk], after.median[row.zbk]
+    (old_low, old_high), (new_low, new_high) = before.spread[row.zbk], after.spread[row.zbk]
+    is_apart = old_high < new_low or new_high < old_low
+    cells = (
+        row.title,
+        value_text(old, row.unit),
+        value_text(new, row.unit),
+        f"{new / old - 1:+.0%}" if old else "",
+        _spread_text(old_low, old_high, row.unit),
+        _spread_text(new_low, new_high, row.unit),
+        "yes" if is_apart else "no",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _spread_text(low: float, high: float, unit: str) -> str:
+    return f"{value_text(low, unit)} .. {value_text(high, unit)}"
+
+
 def _line(row: Row, result: CaseResult, verdict: Verdict, peers: Sequence[PeerResults]) -> str:
     def text(figure: str) -> str:
         return value_text(result.median[figure], row.unit) if figure in result.median else ""
 
     low, high = result.spread.get(row.zbk, (0.0, 0.0))
-    spread = f"{value_text(low, row.unit)} .. {value_text(high, row.unit)}"
+    spread = _spread_text(low, high, row.unit)
     cells = (
         row.title,
         row.goal,

@@ -6,6 +6,7 @@ from typing import Any, Final
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from docs.generator.benchmark_tables import measured, peers
 from docs.generator.commands import commands
 from docs.generator.copies import DOCUMENTS, PICTURES, ROOT, copied_page
 from docs.generator.errors import errors
@@ -16,6 +17,8 @@ from docs.generator.options import options
 from docs.generator.python_api import python_api
 
 PARTS: Final[dict[str, Callable[[], str]]] = {
+    "benchmarks": measured,
+    "peers": peers,
     "commands": commands,
     "options": options,
     "operations": operations,

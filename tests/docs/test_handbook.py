@@ -10,6 +10,7 @@ import click
 import pytest
 
 import zbk
+from docs.generator.benchmark_tables import CHOSEN
 from docs.generator.commands import walk
 from docs.generator.hook import PARTS
 from tests.support.command_samples import ARGUMENTS, UNTIL_STOPPED
@@ -84,6 +85,19 @@ def test_commands_options_and_errors_are_complete() -> None:
     errors = PARTS["errors"]()
     for code, error in ERROR_BY_CODE.items():
         assert f"### {code} {error.__name__} " in errors
+
+
+def test_the_figures_of_benchmarks_are_those_that_were_saved() -> None:
+    report = (ROOT / "benchmarks" / "README.md").read_text()
+    rows = [line for line in PARTS["benchmarks"]().splitlines()[2:] if line]
+    assert len(rows) == len(CHOSEN)
+    for row in rows:
+        title, zbk, floor, _ratio = (cell.strip() for cell in row.strip("|").split("|"))
+        (line,) = (one for one in report.splitlines() if one.startswith(f"| {title} |"))
+        assert f"| {floor} | {zbk} |" in line
+    peers = PARTS["peers"]()
+    assert "| load | zbk |" in peers
+    assert "redis" in peers
 
 
 def test_every_command_has_an_operation_or_a_reason_why_not() -> None:

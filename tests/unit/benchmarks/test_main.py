@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.__main__ import main
@@ -60,3 +61,36 @@ def test_a_case_runs_and_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     assert "a tailing reader" in capsys.readouterr().out
     assert (tmp_path / "tail.json").exists()
+
+
+def test_saved_results_of_two_folders_stand_beside_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (case,) = (one for one in cases() if one.name == "tail")
+    before = run_case(case, 2, run=lines_of)
+    figure = case.rows[0].zbk
+    low, high = before.spread[figure]
+    after = msgspec.structs.replace(
+        before,
+        median=before.median | {figure: 1.5 * before.median[figure]},
+        spread=before.spread | {figure: (1.5 * low, 1.5 * high)},
+    )
+    for name, result in (("before", before), ("after", after), ("same", before)):
+        save(result, tmp_path / name)
+
+    def compared(name: str) -> list[str]:
+        given = ["--compare", str(tmp_path / "before"), "--output", str(tmp_path / name)]
+        assert main(given) == 0
+        line = capsys.readouterr().out.splitlines()[2]
+        return [cell.strip() for cell in line.strip("|").split("|")]
+
+    assert [compared("after")[place] for place in (0, 3, 6)] == [case.rows[0].title, "+50%", "yes"]
+    assert [compared("same")[place] for place in (3, 6)] == ["+0%", "no"]
+    assert sorted(path.name for path in (tmp_path / "after").iterdir()) == ["tail.json"]
+
+
+def test_folders_without_a_result_of_the_same_case_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--compare", str(tmp_path), "--output", str(tmp_path)]) == 1
+    assert "have no result of the same case" in capsys.readouterr().err
