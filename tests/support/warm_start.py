@@ -21,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -34,28 +34,45 @@ _ColdPopen = subprocess.Popen
 
 
 def install() -> None:
-    """Start processes warm from now on, wherever this process uses ``subprocess``."""
+    """Start processes warm from now on, wherever this process uses ``subprocess``.
+
+    The starter is what this process is now: a test may have changed variables or limits when the
+    first process is started.
+    """
+    WarmPopen._base = _Base(dict(os.environ), _inherited())
     setattr(subprocess, "Popen", WarmPopen)  # noqa: B010 - mypy takes it for a type
+
+
+class _Base(NamedTuple):
+    """What the starter has from the test process."""
+
+    environment: dict[str, str]
+    inherited: list[object]
+
+    def is_like(self, environment: Mapping[str, str]) -> bool:
+        """Return whether a process with these variables, started now, would have the same."""
+        is_alike = _shared_variables(self.environment) == _shared_variables(environment)
+        return is_alike and self.inherited == _inherited()
 
 
 class Starter:
     """The test process's end of the starter."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: _Base) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_SIZE_MAX)
         self._pid = os.getpid()
-        self._inherited = _inherited()
-        self._variables = _shared_variables(os.environ)
+        self._base = base
         command = [sys.executable, "-m", "tests.support.warm_starter", str(theirs.fileno())]
         with theirs:
-            self._process = _ColdPopen(command, pass_fds=[theirs.fileno()], cwd=ROOT)
+            self._process = _ColdPopen(
+                command, pass_fds=[theirs.fileno()], cwd=ROOT, env=base.environment
+            )
         atexit.register(self.close)
 
     def can_start(self, environment: Mapping[str, str]) -> bool:
         """Return whether a process would find here what a cold one finds."""
-        is_alike = self._variables == _shared_variables(environment)
-        return is_alike and self._inherited == _inherited() and self._pid == os.getpid()
+        return self._base.is_like(environment) and self._pid == os.getpid()
 
     def start(self, request: Request, files: Sequence[int]) -> tuple[int, socket.socket]:
         """Return the process id, and the socket that its exit status comes through."""
@@ -75,6 +92,7 @@ class Starter:
 class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, as it comes
     """A process, forked by the starter where that is possible."""
 
+    _base: _Base | None = None
     _starter: Starter | None = None
     _status: socket.socket | None = None
 
@@ -83,7 +101,9 @@ class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, a
         environment = dict(os.environ if env is None else env)
         is_special = executable or preexec_fn or pass_fds or shell or not close_fds
         words = [] if is_special else _words_of(args)
-        if words[:2] != [sys.executable, "-m"] or not _starter().can_start(environment):
+        is_module = words[:2] == [sys.executable, "-m"]
+        starter = _starter(environment) if is_module else None
+        if starter is None or not starter.can_start(environment):
             super()._execute_child(args, executable, preexec_fn, *rest)  # type: ignore[misc]
             return
         request = Request(
@@ -97,7 +117,7 @@ class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, a
         files = [
             fd if fd != -1 else inherited for inherited, fd in enumerate((stdin, stdout, stderr))
         ]
-        self.pid, self._status = _starter().start(request, files)
+        self.pid, self._status = starter.start(request, files)
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
@@ -128,9 +148,11 @@ class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, a
         return self.returncode
 
 
-def _starter() -> Starter:
-    if WarmPopen._starter is None:
-        WarmPopen._starter = Starter()
+def _starter(environment: Mapping[str, str]) -> Starter | None:
+    """Return the starter; make it for the first process that it can start."""
+    base = WarmPopen._base
+    if WarmPopen._starter is None and base is not None and base.is_like(environment):
+        WarmPopen._starter = Starter(base)
     return WarmPopen._starter
 
 

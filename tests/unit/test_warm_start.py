@@ -117,3 +117,28 @@ def test_at_its_end_it_closes_no_file_but_its_own(tmp_path: Path) -> None:
         said = process.communicate(timeout=60)
 
     assert (*said, process.returncode) == ("printed\n", "", 0)
+
+
+def test_the_first_start_may_come_while_a_test_has_changed_variables_or_limits(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WarmPopen, "_starter", None)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with monkeypatch.context() as changed:
+        changed.setenv("PYTHONPATH", str(tmp_path))
+        assert not is_warm(ended(command, tmp_path))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
+    try:
+        assert not is_warm(ended(command, tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    assert is_warm(ended(command, tmp_path))
+    assert WarmPopen._starter is not None
+    WarmPopen._starter.close()
+
+
+def ended(command: list[str], folder: Path) -> "subprocess.Popen[str]":
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.wait(60) == 7
+        return process
