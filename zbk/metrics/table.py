@@ -304,15 +304,15 @@ METRICS: Final = (
     Metric(
         "zbk_client_unsynced_bytes",
         "gauge",
-        "Bytes of payload that are acknowledged and not durable, of the VD ledger that has the "
-        "most.",
+        "Bytes of payload that are acknowledged and not known to be durable, of the VD ledger "
+        "that has the most.",
         _CLIENTS,
     ),
     Metric(
         "zbk_client_unsynced_age_seconds",
         "gauge",
-        "Time since the oldest entry of all ledgers that is acknowledged and not durable was sent; "
-        "it falls with a sync or the close.",
+        "Time since the oldest entry of all ledgers that is acknowledged and not known to be "
+        "durable was sent; it falls with a sync or the close.",
         _CLIENTS,
     ),
     Metric(
