@@ -198,6 +198,9 @@ def test_the_keyboard_leads_through_lists_and_pages(site: Site, browser: webdriv
     wait_for(lambda: browser.current_url.endswith("/ledgers/0"))
     browser.find_element(By.TAG_NAME, "body").send_keys("gb")
     wait_for(lambda: browser.current_url.endswith("/bookies"))
+    for keys, path in (("gs", "/datasets"), ("gg", "/logs")):
+        browser.find_element(By.TAG_NAME, "body").send_keys(keys)
+        wait_for(lambda path=path: browser.current_url.endswith(path))  # type: ignore[misc]
 
 
 def test_an_action_shows_its_consequence_and_command_and_runs(

@@ -34,6 +34,7 @@ from zbk.console import figures, ledger_map, ledger_pages, pages, settings
 from zbk.console.actions import ACTIONS, Action, check_choice, check_subject
 from zbk.console.collector import Collector
 from zbk.console.durability import durability_page
+from zbk.console.recovery import recovery_page
 from zbk.console.texts import FILTERS
 from zbk.errors import (
     InvalidOptionError,
@@ -90,7 +91,7 @@ def make_app(
         "/ledgers": ("ledgers", ledger_pages.ledger_list),
         "/ledgers/{ledger_id}": ("ledger", ledger_pages.ledger_page),
         "/durability": ("durability", durability_page),
-        "/recovery": ("recovery", lambda c, _q: pages.recovery(c)),
+        "/recovery": ("recovery", recovery_page),
         "/performance": ("performance", lambda c, _q: pages.performance(c)),
         "/events": ("events", lambda c, q: pages.event_page(c, q.get("lane", ""))),
         "/datasets": ("datasets", lambda c, q: settings.data_sets(c, q.get("after", "")[:128])),

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from zbk.console.bookie_options import options_at
-from zbk.console.collector import TIMEOUT_S, Collector, metrics_page
+from zbk.console.collector import Collector, metrics_page
 from zbk.console.incident import Incident, incident_of
 from zbk.console.metric_page import SERIES, STAGES, histograms_in, percentiles
 from zbk.errors import InvalidOptionError
@@ -14,11 +14,9 @@ from zbk.health.finding import counted, has_problem
 from zbk.health.redaction import redacted
 from zbk.metrics.metric import LATENCY_BOUNDS_US
 from zbk.system.clock import wall_ms
-from zbk.system.deadline import within
 
 ADDS: Final = ("add PD", "add VD")
 PAGE_SIZE: Final = 100
-TASK_COUNT_MAX: Final = 100
 STATES: Final = ("missing", "silent", "limbo", "read-only", "writable")
 """States of bookies, in the order of the list."""
 
@@ -158,38 +156,6 @@ def bookie(collector: Collector, bookie_id: str) -> dict[str, Any]:
     }
 
 
-def recovery(collector: Collector) -> dict[str, Any]:
-    """Return what is left to repair, and when it will be done."""
-    facts, done_s = collector.facts, collector.backlog.completion_s
-    with within(TIMEOUT_S):
-        tasks = collector.connection().tasks
-        progress = tasks.progress()
-        rows = []
-        for ledger_id in _first(tasks.list()):
-            found = tasks.read(ledger_id)
-            if found is not None:
-                rows.append(_task_row(found[0], progress.get(ledger_id)))
-        for ledger_id in _first(tasks.list_unrepairable()):
-            shelved = tasks.read_unrepairable(ledger_id)
-            if shelved is not None:
-                rows.append(_task_row(shelved, None))
-    return {
-        "title": "Recovery",
-        "cli": "zbk ledger underreplicated",
-        "is_enabled": facts.is_autorecovery_enabled if facts else None,
-        "auditor": facts.auditor if facts else None,
-        "brake": facts.brake if facts else "",
-        "missing": list(facts.missing)[:PAGE_SIZE] if facts else [],
-        "underreplicated_count": facts.underreplicated_count if facts else None,
-        "in_repair_count": facts.in_repair_count if facts else None,
-        "unrepairable_count": facts.unrepairable_count if facts else None,
-        # JSON has neither NaN nor Infinity
-        "completion_s": done_s if 0 <= done_s < float("inf") else None,
-        "tasks": rows,
-        "burn_down": [one.underreplicated_count for one in list(collector.history.points)],
-    }
-
-
 def performance(collector: Collector) -> dict[str, Any]:
     """Return latencies over time, by bucket."""
     columns = collector.history.columns
@@ -270,23 +236,6 @@ def _add_p99_ms(collector: Collector) -> float | None:
 
 def _sums(columns: list[tuple[int, ...]]) -> list[int]:
     return [sum(of) for of in zip(*columns, strict=False)]
-
-
-def _first(ids: Any) -> list[int]:  # noqa: ANN401 - an iterator
-    return [one for one, _ in zip(ids, range(TASK_COUNT_MAX), strict=False)]
-
-
-def _task_row(task: Any, at_work: Any) -> dict[str, Any]:  # noqa: ANN401 - records of the store
-    return {
-        "ledger_id": task.ledger_id,
-        "state": "unrepairable" if task.unrepairable else "working" if at_work else "waiting",
-        "owner": at_work.owner if at_work else "",
-        "copied_count": at_work.copied_count if at_work else 0,
-        "to_copy_count": at_work.to_copy_count if at_work else 0,
-        "bookies": sorted(task.missing),
-        "reported_ms": task.reported_ms,
-        "why": task.unrepairable or task.failure,
-    }
 
 
 def _bookie_rows(collector: Collector) -> list[dict[str, Any]]:

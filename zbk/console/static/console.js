@@ -104,8 +104,8 @@
   });
   addEventListener("pagehide", () => stream.close());
 
-  // g and the first letter of a page; j and k: the links of a table; n and p: parts of a list
-  const keys = { o: "/", b: "/bookies", l: "/ledgers", d: "/durability", r: "/recovery", p: "/performance", e: "/events", c: "/config" };
+  // g and the first letter of a page, s for data sets, g for logs; j and k: the links of a table; n and p: parts of a list
+  const keys = { o: "/", b: "/bookies", l: "/ledgers", d: "/durability", r: "/recovery", p: "/performance", e: "/events", c: "/config", s: "/datasets", g: "/logs" };
   let isGoing = false;
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;

@@ -31,12 +31,22 @@ class RepairTask(msgspec.Struct, frozen=True):
 
 def repair_tasks(tasks: UnderreplicationStore) -> Iterator[RepairTask]:
     """Yield all tasks: those to work on, then the unrepairable ones."""
+    yield from tasks_at_work(tasks)
+    yield from unrepairable_tasks(tasks)
+
+
+def tasks_at_work(tasks: UnderreplicationStore, after: int = -1) -> Iterator[RepairTask]:
+    """Yield the tasks to work on by ledger id, those past an id."""
     progress = tasks.progress()
-    for ledger_id in tasks.list():
+    for ledger_id in tasks.list(after):
         found = tasks.read(ledger_id)
         if found is not None:
             yield RepairTask(found[0], progress.get(ledger_id))
-    for ledger_id in tasks.list_unrepairable():
+
+
+def unrepairable_tasks(tasks: UnderreplicationStore, after: int = -1) -> Iterator[RepairTask]:
+    """Yield the unrepairable tasks by ledger id, those past an id."""
+    for ledger_id in tasks.list_unrepairable(after):
         task = tasks.read_unrepairable(ledger_id)
         if task is not None:
             yield RepairTask(task)

@@ -190,9 +190,9 @@ class UnderreplicationStore(TaskLocks):
         """
         return self._list(UNDERREPLICATED_LEDGERS, after)
 
-    def list_unrepairable(self) -> Iterator[int]:
+    def list_unrepairable(self, after: int = -1) -> Iterator[int]:
         """Yield the ids of all unrepairable ledgers, ascending. As ``list``."""
-        return self._list(UNREPAIRABLE_LEDGERS, -1)
+        return self._list(UNREPAIRABLE_LEDGERS, after)
 
     def task_count(self) -> int:
         """Return the number of ledgers that have a task, from the names of nodes alone."""
@@ -358,7 +358,8 @@ class UnderreplicationStore(TaskLocks):
 
     def _list(self, folder: str, after: int) -> Iterator[int]:
         with suppress(NoNodeError):
-            for path in walk_tree(self._store, folder):
+            first = task_path(folder, after) if after >= 0 else ""
+            for path in walk_tree(self._store, folder, first):
                 if (ledger_id := task_ledger_id(folder, path)) > after:
                     yield ledger_id
 
