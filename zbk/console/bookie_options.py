@@ -72,6 +72,7 @@ def option_rows(found: Mapping[str, Mapping[str, SourcedValue]]) -> list[dict[st
             {
                 "option": name,
                 "default": default,
+                "sources": sorted({one for of in sources.values() for one in of}),
                 "values": [
                     {"value": one, "sources": sorted(set(sources[one])), "bookies": of}
                     for one, of in holders.items()

@@ -145,19 +145,17 @@ class ReadRequests:
             range_count_max=LEDGER_INFO_RANGE_COUNT_MAX,
             entry_count_max=LEDGER_INFO_ENTRY_COUNT_MAX,
         )
-        is_at_once, ledger = request.is_at_once, slot.ledger
-        durable_lac = ledger.durable_lac(self._turn.synced_ticket(slot))
         answer = msgspec.structs.replace(
             answer,
             is_known=True,
-            is_fenced=ledger.is_fence_durable if is_at_once else ledger.is_fenced,
-            lac=durable_lac if is_at_once else ledger.recorded_lac,
+            is_fenced=slot.ledger.is_fenced,
+            lac=slot.ledger.recorded_lac,
             last_entry_id=slot.last_entry_id,
-            last_add_synced=ledger.last_add_synced,
+            last_add_synced=slot.ledger.last_add_synced,
             ranges=ranges,
             next_entry_id=next_entry_id,
         )
-        if is_at_once:
+        if request.is_at_once:
             self._turn.answer(inbound, answer)
         else:
             self._turn.answer_when_synced(slot, inbound, answer)

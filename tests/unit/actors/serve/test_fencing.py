@@ -343,7 +343,8 @@ def test_a_look_that_promises_nothing_is_answered_at_once_and_syncs_nothing(
     kind: LedgerType,
 ) -> None:
     world = with_entries(b"a")
-    world.say(*add(batch(0, [b"b"], ledger_id=9), kind=kind))
+    world.say(*add(batch(0, [b"b", b"c"], ledger_id=9), kind=kind))
+    world.say(write_lac(0, ledger_id=9, kind=kind))
     world.say(fence(kind, ledger_id=9))
     world.written()
     count = len(world.groups)
@@ -352,8 +353,9 @@ def test_a_look_that_promises_nothing_is_answered_at_once_and_syncs_nothing(
     world.say(GetLedgerInfo(request_id=3, ledger_id=9, is_at_once=True))
     (told,) = world.answers
     assert isinstance(told, LedgerInfo)
-    assert (told.ranges, told.last_entry_id) == ([(0, 0)], 0)
-    assert (told.is_fenced, told.lac, told.last_add_synced) == (False, -1, -1)
+    assert (told.ranges, told.last_entry_id) == ([(0, 1)], 1)
+    assert (told.is_fenced, told.lac) == (True, 0), "as it is now"
+    assert told.last_add_synced == (0 if kind is VD else -1), "the LAC, and no further"
     assert len(world.groups) == count, "no sync was asked for"
 
 
