@@ -64,8 +64,12 @@ def above_progress() -> Iterator[None]:
 class StandardOutput(io.FileIO):
     """A descriptor whose errors name standard output, and whose lines stand above progress."""
 
+    is_dropped = False
+
     def write(self, data: "ReadableBuffer", /) -> int | None:  # type: ignore[override]  # typeshed: never None
         """Write bytes; see ``io.RawIOBase.write``."""
+        if self.is_dropped:
+            return memoryview(data).nbytes
         try:
             if not (_shown and self.isatty()):
                 return super().write(data)
@@ -102,7 +106,10 @@ def open_streams() -> None:
 
 
 def drop_output() -> None:
-    """Drop all output, past and future, of standard output."""
+    """Drop all output of standard output: what is to come, and what is still in its buffer."""
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if isinstance(raw, StandardOutput):
+        raw.is_dropped = True  # the end of the buffer writes the rest, and Python shows its error
     sys.stdout = _nowhere()
 
 
