@@ -21,6 +21,7 @@ from tests.support.document import (
 )
 from tests.support.free_port import free_port
 from tests.support.machine import patient_s
+from tests.support.warm_start import make_command
 from zbk.cli.command import LazyGroup
 from zbk.cli.main import cli
 
@@ -40,6 +41,8 @@ STAND_INS = {
 }
 """Hosts, ports and folders of the pages, and what the tests use for them."""
 WITH_SPARK = DOCS / "how-to" / "spark-tour.md"
+COLD_PAGES = {DOCS / "tutorial.md"}
+"""The page that most will type from, with the installed ``zbk``; it looks for a process by name."""
 PAGES = sorted(DOCS.rglob("*.md"))
 RUN_PAGES = [path for path in PAGES if blocks_of(path.read_text()) and path != WITH_SPARK]
 
@@ -53,6 +56,8 @@ def name_of(page: Path) -> str:
 def test_every_block_of_a_page_runs(
     page: Path, home: Path, environment: dict[str, str], servers: list[Started]
 ) -> None:
+    if page not in COLD_PAGES:
+        environment |= make_command(home / "bin")
     text = page.read_text()
     for name, stand_in in STAND_INS.items():
         text = text.replace(name, stand_in.format(home=home, port=free_port()))

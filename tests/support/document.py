@@ -7,6 +7,7 @@ right after a block has the output that is expected, and ``...`` in it stands fo
 """
 
 import doctest
+import json
 import os
 import re
 import subprocess
@@ -17,12 +18,15 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.http import ask
 from tests.support.machine import patient_s
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 BLOCK_TIMEOUT_S = patient_s(60.0)
 SERVERS = ("zbk up", "zbk bookie run", "zbk autorecovery run", "zbk console")
 
+_ACTIVATE = '. .venv/bin/activate\nPATH="${WARM_BIN:+$WARM_BIN:}$PATH"\n'
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -105,7 +109,7 @@ def run_block(
     """Run a block; fail if it fails, or if it prints something else than the document shows."""
     shell = block.text if block.language == "sh" else f"python - <<'END'\n{block.text}END\n"
     done = subprocess.run(
-        ["/bin/bash", "-euo", "pipefail", "-c", f". .venv/bin/activate\n{shell}"],
+        ["/bin/bash", "-euo", "pipefail", "-c", f"{_ACTIVATE}{shell}"],
         cwd=home / "zbk",
         env=environment,
         capture_output=True,
@@ -124,7 +128,7 @@ def run_block(
 def start_and_wait_ready(text: str, home: Path, environment: dict[str, str]) -> Started:
     """Start the server of a block and wait until it says that it is ready."""
     process = subprocess.Popen(
-        ["/bin/bash", "-euc", f". .venv/bin/activate\nexec {text}"],
+        ["/bin/bash", "-euc", f"{_ACTIVATE}exec {text}"],
         cwd=home / "zbk",
         env=environment,
         stdout=subprocess.PIPE,
@@ -135,11 +139,23 @@ def start_and_wait_ready(text: str, home: Path, environment: dict[str, str]) -> 
     printed = []
     for line in process.stdout:
         printed.append(line)
-        if re.search(r"\bREADY\b|^console  http", line):
+        if _is_ready(line):
             return Started(process)
     process.stdout.close()
     process.wait()
     raise AssertionError(f"{text} ended before it was ready:\n{''.join(printed)}")
+
+
+def _is_ready(line: str) -> bool:
+    """Return whether a server is ready as it prints this. A console has seen the bookies, too."""
+    if console := re.match(r"console  (http\S+)", line):
+        wait_until(lambda: _bookies_at(console[1]) is not None, what="the bookies in the console")
+    return bool(console or re.search(r"\bREADY\b", line))
+
+
+def _bookies_at(url: str) -> int | None:
+    count: int | None = json.loads(ask(f"{url}/index.json").body)["headline"]["bookie_count"]
+    return count
 
 
 def find(outputs: dict[str, str], part: str) -> str:

@@ -2,14 +2,15 @@
 
 A bookie imports some 400 modules before it does anything, and the suite starts about a thousand
 processes. Each of them is a real process with its own id, session, files and exit code; they share
-the imports only. ``install`` replaces ``subprocess.Popen`` for one test process:
+the imports only. ``install`` replaces ``subprocess.Popen`` for one test process and for what it
+starts warm:
 
     python -m MODULE ...    forked by ``tests.support.warm_starter``, a child of the test process
     anything else           started cold; so is a process whose limits, ignored signals,
-                            PYTHON... variables or options the starter cannot give it
+                            PYTHON... variables, session or options the starter cannot give it
 
-Processes that the suite starts in other ways (a shell, the ``zbk`` script) remain cold, among them
-those of the handbook's pages.
+Processes that the suite starts in other ways (the ``zbk`` script, ``python`` in a shell) remain
+cold. For most pages of the handbook, ``make_command`` makes a ``zbk`` that is warm.
 """
 
 import atexit
@@ -23,9 +24,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from tests.support.warm_starter import REQUEST_SIZE_MAX, Request
+from tests.support.warm_request import (
+    REQUEST_SIZE_MAX,
+    Request,
+    receive_number,
+    send_request,
+)
 
 ROOT: Final = Path(__file__).parents[2]
 _LIMITS: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)
@@ -39,8 +43,27 @@ def install() -> None:
     The starter is what this process is now: a test may have changed variables or limits when the
     first process is started.
     """
-    WarmPopen._base = _Base(dict(os.environ), _inherited())
+    WarmPopen._base = _Base(dict(os.environ), _inherited(), os.getsid(0))
     setattr(subprocess, "Popen", WarmPopen)  # noqa: B010 - mypy takes it for a type
+
+
+def install_below(address: bytes, session_id: int) -> None:
+    """Do the same in a process that the starter has forked, by the starter at this address."""
+    install()
+    base = _Base(dict(os.environ), _inherited(), session_id)
+    WarmPopen._starter = Starter(base, address)
+
+
+def make_command(folder: Path) -> dict[str, str]:
+    """Make a ``zbk`` in a folder that shells start warm, with the returned environment."""
+    folder.mkdir()
+    command = folder / "zbk"
+    program = Path(__file__).with_name("warm_zbk.py").read_text("utf-8")
+    command.write_text(f"#!{sys.executable} -IS\n{program}", "utf-8")
+    command.chmod(0o755)
+    starter = _starter(os.environ, has_session=False)
+    assert starter is not None, "the variables or limits of this process were changed"
+    return {"WARM_STARTER": starter.address[1:].decode(), "WARM_BIN": str(folder)}
 
 
 class _Base(NamedTuple):
@@ -48,44 +71,64 @@ class _Base(NamedTuple):
 
     environment: dict[str, str]
     inherited: list[object]
+    session_id: int
 
-    def is_like(self, environment: Mapping[str, str]) -> bool:
+    def is_like(self, environment: Mapping[str, str], *, has_session: bool) -> bool:
         """Return whether a process with these variables, started now, would have the same."""
         is_alike = _shared_variables(self.environment) == _shared_variables(environment)
-        return is_alike and self.inherited == _inherited()
+        is_here = has_session or os.getsid(0) == self.session_id
+        return is_alike and is_here and self.inherited == _inherited()
 
 
 class Starter:
-    """The test process's end of the starter."""
+    """A process's end of the starter."""
 
-    def __init__(self, base: _Base) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_SIZE_MAX)
-        self._pid = os.getpid()
+    def __init__(self, base: _Base, address: bytes) -> None:
+        self.address = address
         self._base = base
-        command = [sys.executable, "-m", "tests.support.warm_starter", str(theirs.fileno())]
-        with theirs:
-            self._process = _ColdPopen(
-                command, pass_fds=[theirs.fileno()], cwd=ROOT, env=base.environment
-            )
-        atexit.register(self.close)
+        self._socket: socket.socket | None = None
+        self._pid = os.getpid()
 
-    def can_start(self, environment: Mapping[str, str]) -> bool:
+    def can_start(self, environment: Mapping[str, str], *, has_session: bool) -> bool:
         """Return whether a process would find here what a cold one finds."""
-        return self._base.is_like(environment) and self._pid == os.getpid()
+        is_mine = self._pid == os.getpid()
+        return is_mine and self._base.is_like(environment, has_session=has_session)
 
     def start(self, request: Request, files: Sequence[int]) -> tuple[int, socket.socket]:
         """Return the process id, and the socket that its exit status comes through."""
         ours, theirs = socket.socketpair()
         with theirs:
-            data = msgspec.msgpack.encode(request)
-            socket.send_fds(self._socket, [data], [*files, theirs.fileno()])
-        return int.from_bytes(ours.recv(8, socket.MSG_WAITALL), "little"), ours
+            send_request(self._connected(), request, [*files, theirs.fileno()])
+        return receive_number(ours), ours
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_SIZE_MAX)
+            self._socket.connect(self.address)
+        return self._socket
+
+
+class OwnStarter(Starter):
+    """The test process's end, which begins and ends the starter."""
+
+    def __init__(self, base: _Base) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind("")  # the system chooses an address that is no file
+        listener.listen()
+        super().__init__(base, listener.getsockname())
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_SIZE_MAX)
+        files = [theirs.fileno(), listener.fileno()]
+        command = [sys.executable, "-m", "tests.support.warm_starter", *map(str, files)]
+        with theirs, listener:
+            self._process = _ColdPopen(command, pass_fds=files, cwd=ROOT, env=base.environment)
+        atexit.register(self.close)
 
     def close(self) -> None:
         """End the starter. What it has started continues."""
         if self._pid == os.getpid():
-            self._socket.close()
+            self._connected().close()
             self._process.wait()
 
 
@@ -101,9 +144,10 @@ class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, a
         environment = dict(os.environ if env is None else env)
         is_special = executable or preexec_fn or pass_fds or shell or not close_fds
         words = [] if is_special else _words_of(args)
+        has_session = bool(rest[18])
         is_module = words[:2] == [sys.executable, "-m"]
-        starter = _starter(environment) if is_module else None
-        if starter is None or not starter.can_start(environment):
+        starter = _starter(environment, has_session=has_session) if is_module else None
+        if starter is None or not starter.can_start(environment, has_session=has_session):
             super()._execute_child(args, executable, preexec_fn, *rest)  # type: ignore[misc]
             return
         request = Request(
@@ -111,7 +155,7 @@ class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, a
             arguments=words[3:],
             environment=environment,
             folder=os.fspath(cwd or Path.cwd()),
-            has_session=bool(rest[18]),
+            has_session=has_session,
         )
         stdin, _, _, stdout, _, stderr = pipes
         files = [
@@ -126,12 +170,11 @@ class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, a
             return super()._try_wait(wait_flags)  # type: ignore[misc, no-any-return]
         try:
             flags = socket.MSG_DONTWAIT if wait_flags & os.WNOHANG else 0
-            status = self._status.recv(8, flags)
+            status = receive_number(self._status, flags)
         except BlockingIOError:
             return 0, 0
         self._status.close()
-        assert status, "the starter ended before the process"
-        return self.pid, int.from_bytes(status, "little")
+        return self.pid, status
 
     def _internal_poll(self, *arguments: Any, **options: Any) -> int | None:  # noqa: ANN401
         if self._status is None:
@@ -148,11 +191,13 @@ class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, a
         return self.returncode
 
 
-def _starter(environment: Mapping[str, str]) -> Starter | None:
+def _starter(environment: Mapping[str, str], *, has_session: bool) -> Starter | None:
     """Return the starter; make it for the first process that it can start."""
     base = WarmPopen._base
-    if WarmPopen._starter is None and base is not None and base.is_like(environment):
-        WarmPopen._starter = Starter(base)
+    if WarmPopen._starter or base is None:
+        return WarmPopen._starter
+    if base.is_like(environment, has_session=has_session):
+        WarmPopen._starter = OwnStarter(base)
     return WarmPopen._starter
 
 

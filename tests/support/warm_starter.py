@@ -1,6 +1,6 @@
 """The starter: a process that has imported zbk, and forks a process for each request.
 
-    python -m tests.support.warm_starter FD     requests come through the socket FD
+    python -m tests.support.warm_starter FD LISTENER     requests come through these sockets
 
 ``tests.support.warm_start`` is the other end. The starter has one thread, so that a fork copies no
 lock that another thread holds.
@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-import msgspec
+from tests.support import warm_start
+from tests.support.warm_request import Request, receive_request, send_number
 
 PRELOADED: Final = (
     "zbk.auditor.bookie_process",
@@ -37,45 +38,41 @@ PRELOADED: Final = (
     "zbk.metadata.stores.sqlite",
     "zbk.metadata.stores.zookeeper",
 )
-REQUEST_SIZE_MAX: Final = 1 << 20
-FILE_COUNT: Final = 4
-"""Standard input, output and error of a process, and where its id and its exit status go."""
 
 
-class Request(msgspec.Struct, frozen=True):
-    """A module to run as ``python -m`` does. Its files come beside it."""
+def serve(first: socket.socket, listener: socket.socket) -> Request | None:
+    """Fork a process for each request. Return the request there, and ``None`` here at the end.
 
-    module: str
-    arguments: list[str]
-    environment: dict[str, str]
-    folder: str
-    has_session: bool
-
-
-def serve(requests: socket.socket) -> Request | None:
-    """Fork a process for each request. Return the request there, and ``None`` here at the end."""
+    Requests come from the test process, whose end is the end, and from those who connect.
+    """
+    asking = {first.fileno(): first}
     children: dict[int, tuple[int, socket.socket]] = {}  # by pidfd: process id, receiver of status
     poller = select.poll()
-    poller.register(requests, select.POLLIN)
+    for one in (first, listener):
+        poller.register(one, select.POLLIN)
     while True:
         for fd, _ in poller.poll():
             if fd in children:
-                pid, receiver = children.pop(fd)
                 poller.unregister(fd)
-                os.close(fd)
-                _send(receiver, os.waitpid(pid, 0)[1])
-                receiver.close()
+                _report_end(fd, *children.pop(fd))
                 continue
-            data, files, _, _ = socket.recv_fds(requests, REQUEST_SIZE_MAX, FILE_COUNT)
-            if not data:
+            if fd == listener.fileno():
+                one, _ = listener.accept()
+                asking[one.fileno()] = one
+                poller.register(one, select.POLLIN)
+                continue
+            received = receive_request(asking[fd])
+            if received is None and fd == first.fileno():
                 return None
-            request = msgspec.msgpack.decode(data, type=Request)
+            if received is None:
+                poller.unregister(fd)
+                asking.pop(fd).close()
+                continue
+            request, files = received
             pid = os.fork()
             if not pid:
-                # their descriptors are closed next; the objects must not close later ones
-                for one in (requests, *(receiver for _, receiver in children.values())):
-                    one.detach()
-                _become(request, files[:3])
+                receivers = [receiver for _, receiver in children.values()]
+                _become(request, files[:3], listener, [*asking.values(), *receivers])
                 return request
             receiver = socket.socket(fileno=files.pop())
             for file in files:
@@ -86,13 +83,24 @@ def serve(requests: socket.socket) -> Request | None:
             poller.register(pidfd, select.POLLIN)
 
 
+def _report_end(pidfd: int, pid: int, receiver: socket.socket) -> None:
+    os.close(pidfd)
+    _send(receiver, os.waitpid(pid, 0)[1])
+    receiver.close()
+
+
 def _send(receiver: socket.socket, number: int) -> None:
-    with suppress(OSError):  # the test process has ended
-        receiver.sendall(number.to_bytes(8, "little"))
+    with suppress(OSError):  # the process that asked has ended
+        send_number(receiver, number)
 
 
-def _become(request: Request, files: Sequence[int]) -> None:
-    """Give the forked process its files, environment, folder and signals."""
+def _become(
+    request: Request, files: Sequence[int], listener: socket.socket, others: Sequence[socket.socket]
+) -> None:
+    """Give the forked process its files, environment, folder and signals, and let it ask, too."""
+    address, session_id = listener.getsockname(), os.getsid(0)
+    for one in (listener, *others):  # their descriptors are closed next, and not again
+        one.detach()
     if request.has_session:
         os.setsid()
     for number, file in enumerate(files):
@@ -117,16 +125,17 @@ def _become(request: Request, files: Sequence[int]) -> None:
         stream.reconfigure(write_through=is_unbuffered)
         setattr(sys, name, stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    warm_start.install_below(address, session_id)
 
 
 def main() -> None:
     """Import what is shared, then start processes until the test process closes the socket."""
-    requests = socket.socket(fileno=int(sys.argv[1]))
+    first, listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     for name in PRELOADED:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    request = serve(requests)
+    request = serve(first, listener)
     if request is not None:
         runpy.run_module(request.module, run_name="__main__", alter_sys=True)
 

@@ -1,5 +1,6 @@
 """A process that is started warm is a process like any other."""
 
+import json
 import os
 import resource
 import signal
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.warm_start import WarmPopen
+from tests.support.machine import patient_s
+from tests.support.warm_start import OwnStarter, WarmPopen, make_command
 
 PROBE = """
 import json, os, signal, sys
@@ -134,7 +136,7 @@ def test_the_first_start_may_come_while_a_test_has_changed_variables_or_limits(
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
     assert is_warm(ended(command, tmp_path))
-    assert WarmPopen._starter is not None
+    assert isinstance(WarmPopen._starter, OwnStarter)
     WarmPopen._starter.close()
 
 
@@ -142,3 +144,76 @@ def ended(command: list[str], folder: Path) -> "subprocess.Popen[str]":
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.wait(60) == 7
         return process
+
+
+STARTING = """
+import os, subprocess, sys
+command = [sys.executable, "-m", "probe", *sys.argv[2:]]
+with subprocess.Popen(command, start_new_session=sys.argv[1] == "own session") as process:
+    print(getattr(process, "_status", None) is not None, flush=True)
+sys.exit(process.returncode)
+"""
+
+
+@pytest.mark.parametrize(
+    ("session", "is_below_warm"), [("own session", True), ("my session", False)]
+)
+def test_what_it_starts_is_warm_too(
+    session: str, is_below_warm: bool, command: list[str], tmp_path: Path
+) -> None:
+    """Unless the starter is in another session than the new process would be."""
+    (tmp_path / "starting.py").write_text(STARTING)
+    with subprocess.Popen(
+        [*command[:2], "starting", session, "below"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert is_warm(process)
+        out, error = process.communicate(timeout=60)
+
+    said = json.loads(next(line for line in out.splitlines() if line.startswith("{")))
+    assert f"{is_below_warm}\n" in out
+    assert (said["arguments"], said["has_session"]) == (["below"], session == "own session")
+    assert (error, process.returncode) == ("error\n", 7)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """The environment of a shell with a warm ``zbk``."""
+    warm = make_command(tmp_path / "bin")
+    return os.environ | warm | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+
+
+def test_a_shell_has_a_warm_zbk_that_prints_and_fails_as_zbk_does(
+    shell: dict[str, str], tmp_path: Path
+) -> None:
+    def said(program: str) -> tuple[str, str, int]:
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{program} version && {program} no-such-command"],
+            capture_output=True,
+            text=True,
+            env=shell,
+            cwd=tmp_path,
+            check=False,
+        )
+        return done.stdout, done.stderr, done.returncode
+
+    assert said("zbk") == said(f"{sys.executable} -m zbk")
+    assert said("zbk")[2] == 2
+
+
+def test_a_signal_ends_what_a_shell_has_started_warm(shell: dict[str, str], tmp_path: Path) -> None:
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f"exec zbk up --bookies 1 --data {tmp_path / 'data'}"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=shell,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdout is not None
+        assert any("READY" in line for line in process.stdout)
+        process.terminate()
+        assert process.wait(patient_s(60)) == 0
