@@ -25,7 +25,8 @@ def _forget_late(window: WriteWindow) -> None:
     """Forget the acked batches that nobody is owed any more."""
     for batch in [b for b in window.batches.values() if b.is_acked]:
         if not batch.awaited_count and not batch.owed_count:
-            window._retire(batch)
+            window._unrest(batch)
+            window._rest(batch)
 
 
 def knows_of_nothing_missing(

@@ -262,6 +262,7 @@ def _writer_limits(tape: Tape) -> WriterLimits:
         batch_count_max=tape.pick((4096, 3)),
         quorum_grace_ms=tape.pick((2_000, 500)),
         close_linger_ms=200,
+        unsynced_size_max=4 * window_size,
         unsynced_batch_count_max=tape.pick((65_536, 8)),
         ensemble_retry_ms=200,
         sync_point_retry_ms_max=200,

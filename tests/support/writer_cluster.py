@@ -62,6 +62,7 @@ from zbk.protocol.write.events import (
     Tick,
     WriterLimits,
 )
+from zbk.protocol.write.unsynced_total import UnsyncedPart
 from zbk.protocol.write.writer import WriterCore
 
 LEDGER_ID = 7
@@ -74,6 +75,7 @@ LIMITS = WriterLimits(
     batch_count_max=5,
     quorum_grace_ms=1_000,
     close_linger_ms=500,
+    unsynced_size_max=1_200,
     unsynced_batch_count_max=24,
     sync_count_max=4,
     ensemble_change_count_max=12,
@@ -126,6 +128,8 @@ class WriterCluster:
         ledger_type: LedgerType = LedgerType.PD_JOURNAL,
         spare_count: int = 0,
         limits: WriterLimits = LIMITS,
+        *,
+        unsynced_part: UnsyncedPart | None = None,
     ) -> None:
         ensemble = [f"b{slot}" for slot in range(quorum.ensemble_size)]
         spares = [f"spare{number}" for number in range(spare_count)]
@@ -140,6 +144,7 @@ class WriterCluster:
             digest_type=DigestType.XXH3,
             digest=self.digest,
             limits=limits,
+            unsynced_part=unsynced_part,
         )
         self.limits = limits
         self.now_ms = 0
@@ -566,7 +571,10 @@ class WriterCluster:
         self.lac = core.path.lac
         copies = self.quorum.write_size if self.quorum.is_striped else 1
         largest = self.limits.batch_size_max + entry_size(PAYLOAD_SIZE_MAX, DigestType.XXH3)
-        assert core.path.backlog_size <= self.limits.backlog_size + largest * copies
+        kept_size_max = self.limits.backlog_size + largest * copies
+        if self.level.restart_revokes_acks:
+            kept_size_max += self.limits.unsynced_size_max + largest
+        assert core.path.kept_size <= kept_size_max
 
     def _append_event(self, sizes: list[int]) -> Append:
         ticket = self._ticket()

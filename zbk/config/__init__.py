@@ -212,6 +212,22 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             1 * GIB,
         ),
     ] = 96 * MIB
+    unsynced_size_max: Annotated[
+        int,
+        Option(
+            "Bytes of acknowledged VD entries that one writer keeps until they are durable.",
+            64 * KIB,
+            16 * GIB,
+        ),
+    ] = 64 * MIB
+    unsynced_total_max: Annotated[
+        int,
+        Option(
+            "Bytes of acknowledged VD entries that all writers of a client keep together.",
+            64 * KIB,
+            64 * GIB,
+        ),
+    ] = 256 * MIB
     batch_size_max: Annotated[int, Option("Bytes of entries in one message.", 4 * KIB, 4 * MIB)] = (
         1 * MIB
     )
@@ -282,6 +298,8 @@ class ClientOptions(TypedDict, total=False):
     writer_actor_count: int
     window_size: int | str
     backlog_size: int | str
+    unsynced_size_max: int | str
+    unsynced_total_max: int | str
     batch_size_max: int | str
     batch_count_max: int
     read_ahead_count: int

@@ -6,8 +6,10 @@ The LAC covers only entries that an ack quorum has synced; ``sync`` makes it cat
 Decisions: no striping, as in the proposal: with E > Qw a slot's ``LastAddSynced`` says nothing
 about entries that it does not store, so each write set would need its own LAC. The proposal has no
 ensemble change either. Here the writer changes its ensemble at a sync point, when all entries that
-it has sent are acknowledged and durable (``write.sync_point``); at other times it would have to
-keep the entries that are not synced for the new bookie.
+it has sent are acknowledged and durable (``write.sync_point``).
+
+A restart takes what a bookie acknowledged and did not sync. The writer keeps the entries beyond the
+LAC (``write.write_window``), and sends them to the bookie again, so they count there once more.
 
 Source: the relaxed-durability proposal.
 """

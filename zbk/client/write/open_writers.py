@@ -36,6 +36,7 @@ from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.entry.digest import digest_function, ledger_key
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.events import WriterLimits
+from zbk.protocol.write.unsynced_total import UnsyncedTotal
 from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_s
 from zbk.system.ticker import Ticker
@@ -81,6 +82,7 @@ class OpenWriters:
         self._lock = threading.Lock()
         self.totals = [WriterTotals() for _ in range(ground.config.writer_actor_count)]
         self._doors: list[WriterDoor | None] = [None] * ground.config.writer_actor_count
+        self._unsynced_total = UnsyncedTotal(ground.config.unsynced_total_max, len(self._doors))
         self._is_stopped = False
 
     def __len__(self) -> int:
@@ -215,6 +217,7 @@ class OpenWriters:
             digest_type=metadata.digest_type,
             digest=digest_function(metadata.digest_type, password, metadata.ledger_id),
             limits=self._limits,
+            unsynced_part=self._unsynced_total.parts[metadata.ledger_id % len(self._doors)],
         )
 
 
@@ -222,6 +225,7 @@ def _limits_of(config: ClientConfig) -> WriterLimits:
     return WriterLimits(
         window_size=config.window_size,
         backlog_size=config.backlog_size,
+        unsynced_size_max=config.unsynced_size_max,
         batch_size_max=config.batch_size_max,
         batch_count_max=config.batch_count_max,
         quorum_grace_ms=config.quorum_grace_ms,

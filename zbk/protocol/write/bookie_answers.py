@@ -1,8 +1,10 @@
 """The handling of answers and news from a writer's bookies.
 
 Restart     a bookie that comes back with a higher incarnation has, on a VD ledger, lost its acks
-            of pending batches and its ``LastAddSynced``. It is owed again what it acknowledged
-            beyond the LAC, or that is missing there until the bookie reports it as synced.
+            of pending batches and its ``LastAddSynced``. It is sent again all entries beyond the
+            LAC.
+Hole        a sync covers the entries that were sent before it. A bookie that answered them, and
+            whose ``LastAddSynced`` does not reach them, is sent them again, and the sync after.
 Late        answers of an earlier incarnation, of a slot that went down, of a bookie that was
             replaced, or to a batch that is not awaited any more, change nothing.
 Failure     LedgerFenced, Unauthorized and LedgerClosed end the writer at once: the methods raise
@@ -41,7 +43,7 @@ from zbk.protocol.write.write_path import WritePath
 class BookieAnswers:
     """Passes answers and news of bookies to the parts of one writer."""
 
-    __slots__ = ("_explicit_lac", "_keeper", "_path", "_slots", "_syncs")
+    __slots__ = ("_explicit_lac", "_filled", "_keeper", "_path", "_slots", "_syncs")
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class BookieAnswers:
         self._syncs = syncs
         self._explicit_lac = explicit_lac
         self._keeper = keeper
+        self._filled: dict[int, int] = {}  # by slot: its cursor when it was sent a hole's entries
 
     def take(  # noqa: PLR0911 - one for each event
         self, event: AnswerEvent
@@ -122,6 +125,7 @@ class BookieAnswers:
         """
         slot, incarnation = event.slot, event.incarnation
         effects = self.take_down(slot)  # the connection before it brings no more answers
+        self._filled.pop(slot, None)
         try:
             is_restart = self._slots.up(slot, incarnation)
         except WireError as error:
@@ -141,8 +145,27 @@ class BookieAnswers:
         suspect = self._check(event.slot, event.incarnation, event.last_add_synced)
         if suspect is not None:
             return suspect
-        self._syncs.answered(event.slot, event.sync_id, event.last_add_synced)
-        return []
+        effects = self._fill_hole(event)
+        if not effects:
+            self._syncs.answered(event.slot, event.sync_id, event.last_add_synced)
+        return effects
+
+    def _fill_hole(self, event: SyncAnswered) -> list[Effect]:
+        """Return what a bookie is sent again that answered adds and has not synced them.
+
+        The sync comes after the adds. A bookie whose answer stays the same is not asked again.
+        """
+        slot, last_add_synced = event.slot, event.last_add_synced
+        target_id = self._syncs.target_of(event.sync_id)
+        if target_id is None or self._filled.get(slot) == last_add_synced:
+            return []
+        last = self._path.answered_until(slot, target_id)
+        effects = self._path.resend_hole(slot, last_add_synced + 1, last)
+        if effects:
+            self._filled[slot] = last_add_synced
+            sync_id, lac = event.sync_id, self._path.lac
+            effects.append(SendSync(slot, sync_id, lac, self._slots.epochs[slot]))
+        return effects
 
     def sync_failed(self, event: SyncFailed) -> None:
         """Handle the failure of a sync.

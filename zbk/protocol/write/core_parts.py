@@ -16,6 +16,7 @@ from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.sync_point import SyncPoint
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.unsynced_limit import UnsyncedLimit
+from zbk.protocol.write.unsynced_total import UnsyncedPart
 from zbk.protocol.write.write_path import WritePath
 
 
@@ -38,11 +39,20 @@ def parts_of_writer(
     ensemble: Sequence[str],
     encoder: BatchEncoder,
     limits: WriterLimits,
+    unsynced_part: UnsyncedPart,
 ) -> CoreParts:
     """Return the parts of a writer of an empty ledger."""
     ledger_id, ack_size, grace_ms = encoder.ledger_id, quorum.ack_size, limits.quorum_grace_ms
     slots = WriterSlots(ensemble)
-    path = WritePath(quorum, level.new_lac_policy(quorum), encoder, limits, slots)
+    keeps_unsynced = level.restart_revokes_acks
+    path = WritePath(
+        quorum,
+        level.new_lac_policy(quorum),
+        encoder,
+        limits,
+        slots,
+        unsynced_part if keeps_unsynced else None,
+    )
     syncs = SyncRounds(
         ledger_id, ack_size=ack_size, grace_ms=grace_ms, count_max=limits.sync_count_max
     )

@@ -36,7 +36,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     At the limits of window and backlog appends wait in the queue, whose size the caller limits. A
     single batch may exceed them and ``batch_size_max``, because an entry is never cut. The memory
-    is at most ``backlog_size`` and one batch.
+    is at most ``backlog_size``, on a VD ledger ``unsynced_size_max`` more, and one batch.
     """
 
     window_size: int = 16 * 1024 * 1024  # bytes of batches that are not acknowledged
@@ -47,7 +47,8 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     batch_count_max: int = 4096  # entries
     quorum_grace_ms: int = 5_000  # how long bookies that are needed may be down
     close_linger_ms: int = 2_000  # how long close waits for bookies beyond the ack quorum
-    unsynced_batch_count_max: int = 65_536  # acknowledged batches beyond the LAC; see writer.py
+    unsynced_size_max: int = 64 * 1024 * 1024  # bytes of acknowledged batches beyond the LAC
+    unsynced_batch_count_max: int = 65_536  # such batches
     sync_count_max: int = 4_096  # syncs that wait; one more fails with BusyError
     ensemble_change_count_max: int = 100  # in the life of a writer; one more ends it
     ensemble_retry_ms: int = 1_000  # pause after a change that found no bookie, or no metadata

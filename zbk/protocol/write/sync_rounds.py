@@ -155,6 +155,11 @@ class SyncRounds:
             self.slot_down(slot, error)
             self._round.heard.pop(slot, None)
 
+    def target_of(self, sync_id: int) -> int | None:
+        """Return the last entry that was acknowledged when a round began, if it runs."""
+        now = self._round
+        return now.target_id if now is not None and now.sync_id == sync_id else None
+
     def answered(self, slot: int, sync_id: int, last_add_synced: int) -> None:
         """Record an answer. One to an earlier round is late news."""
         if self._round is not None and self._round.sync_id == sync_id:

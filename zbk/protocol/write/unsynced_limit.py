@@ -1,13 +1,16 @@
 """The limit on acknowledged batches that are not durable, of one writer.
 
-The writer syncs by itself when half of ``unsynced_batch_count_max`` is reached. At the limit it
-sends no more batches (``write_path``). When ``quorum_grace_ms`` and one more round of syncs do not
-help, it ends with CannotAdvance.
+These batches stay in memory: a bookie that restarts is sent them again. The writer syncs by itself
+when half of ``unsynced_size_max`` or ``unsynced_batch_count_max`` is reached, or half of what all
+writers of the client may keep (``unsynced_total``). At a limit it sends no more batches
+(``write_path``). When its own limit is reached, and ``quorum_grace_ms`` and one more round of syncs
+do not help, it ends with CannotAdvance.
 """
 
 from typing import Final
 
 from zbk.errors import CannotAdvanceError
+from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.write.events import WriterLimits
 from zbk.protocol.write.grace import Grace
 from zbk.protocol.write.slots import WriterSlots
@@ -15,14 +18,17 @@ from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
 
 SELF_SYNC_INTERVAL_MS: Final = 1_000
-"""Least time between two syncs that a writer demands by itself."""
+"""Least time between two syncs that a writer demands by itself, if the first does not help."""
+
+NEAR: Final = 0.5
+"""Share of the limit from which on the writer syncs by itself."""
 
 
 class UnsyncedLimit:
     """Watches the acknowledged batches beyond the LAC."""
 
     __slots__ = (
-        "_count_max", "_grace", "_is_last_sync", "_ledger_id", "_path", "_slots", "_sync_at_ms",
+        "_demanded_lac", "_grace", "_is_last_sync", "_ledger_id", "_path", "_slots", "_sync_at_ms",
         "_syncs", "is_watched",
     )  # fmt: skip
 
@@ -38,16 +44,16 @@ class UnsyncedLimit:
         self._path = path
         self._slots = slots
         self._syncs = syncs
-        self._count_max = limits.unsynced_batch_count_max
         self._grace = Grace(limits.quorum_grace_ms)
         self._sync_at_ms = 0
+        self._demanded_lac = NO_ENTRY  # the LAC when this last demanded a sync
         self._is_last_sync = False  # the grace is over: one more round, and then the end
         self.is_watched = False  # half of the limit was reached at the last look
 
     @property
     def is_near(self) -> bool:
         """True when half of the limit is reached."""
-        return self._path.unsynced_batch_count * 2 >= self._count_max
+        return self._path.unsynced_pressure >= NEAR
 
     def watch(self, now_ms: int) -> None:
         """Demand a round of syncs if one is due.
@@ -55,7 +61,7 @@ class UnsyncedLimit:
         Raises:
             CannotAdvanceError: the limit is reached, for too long.
         """
-        is_full = self._path.unsynced_batch_count >= self._count_max
+        is_full = self._path.unsynced_share >= 1
         self.is_watched = self.is_near
         is_stuck = is_full and self._grace.is_over(now_ms)
         if not is_stuck:
@@ -64,13 +70,16 @@ class UnsyncedLimit:
             self._grace.reset()
         if self._syncs.has_round:
             return
-        if self.is_watched and now_ms >= self._sync_at_ms and not self._is_last_sync:
+        is_due = now_ms >= self._sync_at_ms or self._path.lac > self._demanded_lac
+        if self.is_watched and is_due and not self._is_last_sync:
             self._syncs.demand()
+            self._demanded_lac = self._path.lac
             self._sync_at_ms = now_ms + SELF_SYNC_INTERVAL_MS
             self._is_last_sync = is_stuck
         elif is_stuck:
-            why = (
-                f"{self._count_max} acknowledged batches are not durable: {self._slots.why_down()}"
-            )
             path = self._path
+            batches = f"{path.unsynced_batch_count} acknowledged batches"
+            why = (
+                f"{batches} ({path.unsynced_size} bytes) are not durable: {self._slots.why_down()}"
+            )
             raise CannotAdvanceError(self._ledger_id, path.lac, path.last_acked_id, why)

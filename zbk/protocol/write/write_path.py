@@ -27,6 +27,7 @@ from zbk.protocol.write.events import Acked, AckedTicket, Effect, SendAdd, Ticke
 from zbk.protocol.write.lac_policy import LacPolicy
 from zbk.protocol.write.missing_entries import MissingEntries
 from zbk.protocol.write.slots import WriterSlots
+from zbk.protocol.write.unsynced_total import UnsyncedPart
 from zbk.protocol.write.write_window import Missed, WriteBatch, WriteWindow
 
 
@@ -43,8 +44,9 @@ class WritePath:
     """
 
     __slots__ = (
-        "_encoder", "_ends", "_is_paused", "_length", "_policy", "_pushed_lac", "_queue", "_slots",
-        "_tracker", "_unsynced_count_max", "_window", "beyond", "missing", "unacked", "waiting",
+        "_encoder", "_ends", "_is_paused", "_length", "_limits", "_policy", "_pushed_lac", "_queue",
+        "_slots", "_tracker", "_unsynced_part", "_window", "beyond", "missing", "unacked",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -54,17 +56,20 @@ class WritePath:
         encoder: BatchEncoder,
         limits: WriterLimits,
         slots: WriterSlots,
+        unsynced_part: UnsyncedPart | None,
     ) -> None:
+        """``unsynced_part``: as ``WriteWindow``."""
         self._policy = policy
         self._encoder = encoder
         self._slots = slots  # their owner takes them up and down, and replaces bookies
-        self._unsynced_count_max = limits.unsynced_batch_count_max
+        self._limits = limits
+        self._unsynced_part = unsynced_part
         self._queue = AppendQueue(
             entry_overhead_size=encoder.overhead_size,
             size_max=limits.batch_size_max,
             count_max=limits.batch_count_max,
         )
-        self._window = WriteWindow(quorum.ensemble_size, limits)
+        self._window = WriteWindow(quorum.ensemble_size, limits, unsynced_part)
         self._tracker = AckTracker(quorum)
         self._ends = BatchEnds()
         self.waiting = self._queue.waiting
@@ -109,8 +114,18 @@ class WritePath:
 
     @property
     def backlog_size(self) -> int:
-        """Bytes of batches in memory."""
+        """Bytes of the batches in memory that some bookie, or an ack quorum, has not answered."""
+        return self._window.backlog_size
+
+    @property
+    def kept_size(self) -> int:
+        """Bytes of all batches in memory."""
         return self._window.size
+
+    @property
+    def unsynced_size(self) -> int:
+        """Bytes of the acknowledged batches beyond the LAC; they are kept until it covers them."""
+        return self._window.unsynced_size
 
     @property
     def unsynced_batch_count(self) -> int:
@@ -121,6 +136,21 @@ class WritePath:
     def unsynced(self) -> tuple[int, int] | None:
         """Bytes acknowledged and not durable, and when the first were sent. Any thread."""
         return self._ends.unsynced
+
+    @property
+    def unsynced_share(self) -> float:
+        """How much of its limits the writer uses with acknowledged batches beyond the LAC."""
+        limits = self._limits
+        size_share = self._window.unsynced_size / limits.unsynced_size_max
+        return max(size_share, len(self.beyond) / limits.unsynced_batch_count_max)
+
+    @property
+    def unsynced_pressure(self) -> float:
+        """``unsynced_share``, or the share that all writers together use of theirs."""
+        part = self._unsynced_part
+        if part is None or not self.beyond:
+            return 0.0  # it keeps nothing that a sync could free
+        return max(self.unsynced_share, part.share_of_total)
 
     @property
     def is_pending(self) -> bool:
@@ -190,9 +220,19 @@ class WritePath:
 
     @property
     def _has_room(self) -> bool:
-        if self._is_paused or len(self.beyond) >= self._unsynced_count_max:
+        part = self._unsynced_part
+        if self._is_paused or (part is not None and self._has_to_sync_first(part)):
             return False
         return not self._window.batches or self._window.has_room
+
+    def _has_to_sync_first(self, part: UnsyncedPart) -> bool:
+        """Return whether batches have to become durable before more are sent."""
+        volatile_size = self._window.volatile_size
+        return (
+            volatile_size >= self._limits.unsynced_size_max
+            or len(self.beyond) >= self._limits.unsynced_batch_count_max
+            or (volatile_size > 0 and part.share_of_total >= 1)
+        )
 
     def resend(self, slot: int, now_ms: int, *, is_revoked: bool) -> list[Effect]:
         """Send a slot that came up all that it is owed; with what it acked if that is revoked."""
@@ -201,14 +241,18 @@ class WritePath:
         owed = self._window.up(slot, now_ms)
         return [effect for first in owed for effect in self._send([slot], first)]
 
+    def answered_until(self, slot: int, last_entry_id: int) -> int:
+        """Return the entry up to which a live slot has answered all, at most the stated one."""
+        return self._window.answered_until(slot, last_entry_id)
+
+    def resend_hole(self, slot: int, first: int, last: int) -> list[Effect]:
+        """Send a live slot once more what it acked from ``first`` to ``last`` and is kept."""
+        kept = self._window.unsynced_between(first, last)
+        return [effect for first_id in kept for effect in self._send([slot], first_id)]
+
     def _revoke(self, slot: int) -> None:
-        """Owe a slot what it acked, as far as it is kept; the rest, beyond the LAC, is missing."""
-        next_id = self.lac + 1
-        for ids in self._window.acked_ids(next_id):
-            self._window.owe(slot, ids.start)
-            self.missing.add(self._slots.bookie(slot), next_id, ids.start - 1)
-            next_id = ids.stop
-        self.missing.add(self._slots.bookie(slot), next_id, self.last_acked_id)
+        """Owe a slot again what it acked and may have lost: all that is not durable."""
+        self._window.owe_unsynced(slot)
         for ids in self._tracker.revoke(slot):
             self._window.owe(slot, ids.start)
 
@@ -229,12 +273,9 @@ class WritePath:
 
     def synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
         """Record what a bookie has synced; -1 says only that it is in this life now."""
-        if self.missing.by_bookie and last_add_synced > self.lac:
-            # the bookie was told no higher LAC, so it has synced what it has after this one
-            self.missing.discard(self._slots.bookie(slot), self.lac + 1, last_add_synced)
         self._policy.on_synced(slot, incarnation, last_add_synced)
         if self.beyond:
-            self._ends.advance(self._policy.lac)
+            self._advance()
 
     # ------------------------------------------------------------------ another ensemble
 
@@ -344,5 +385,9 @@ class WritePath:
             self._ends.acked(acked.entry_ids[-1], acked.encoded.length, acked.pushed_ms)
         self._policy.on_acked(last_id)
         # bookies may have synced what is not acknowledged yet: it has no end to move to so far
-        self._ends.advance(self._policy.lac)
+        self._advance()
         return [Acked(tickets)] if tickets else []
+
+    def _advance(self) -> None:
+        if self._ends.advance(self._policy.lac) and self._window.unsynced:
+            self._window.durable_until(self._ends.lac)

@@ -43,6 +43,7 @@ from zbk.protocol.write.batch_encoder import BatchEncoder
 from zbk.protocol.write.closing import ClosePhase, Closing, in_doubt, not_durable
 from zbk.protocol.write.core_parts import parts_of_writer
 from zbk.protocol.write.lac_policy import WriterLevel
+from zbk.protocol.write.unsynced_total import UnsyncedPart, UnsyncedTotal
 
 
 class WriterCore:
@@ -71,8 +72,11 @@ class WriterCore:
         digest_type: DigestType,
         digest: DigestFunction,
         limits: ev.WriterLimits | None = None,
+        unsynced_part: UnsyncedPart | None = None,
     ) -> None:
         """Make a writer of an empty ledger.
+
+        ``unsynced_part``: where it counts what is not durable; ``None``: there is no shared limit.
 
         Raises:
             UnsupportedLedgerError: the level cannot work with these sizes.
@@ -83,7 +87,8 @@ class WriterCore:
         self._level = level
         self._limits = limits or ev.WriterLimits()
         encoder = BatchEncoder(ledger_id, quorum, digest_type, digest)
-        parts = parts_of_writer(quorum, level, ensemble, encoder, self._limits)
+        part = unsynced_part or UnsyncedTotal(self._limits.unsynced_size_max).parts[0]
+        parts = parts_of_writer(quorum, level, ensemble, encoder, self._limits, part)
         self.slots = parts.slots
         self.path = parts.path
         self._syncs = parts.syncs

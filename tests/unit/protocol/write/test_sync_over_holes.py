@@ -78,6 +78,21 @@ class Bookies:
         return None
 
 
+class LosesOne(list[int]):
+    """The entries of a bookie that loses one of them each time it is sent."""
+
+    def __init__(self, lost_id: int, held: list[int]) -> None:
+        super().__init__(entry_id for entry_id in held if entry_id != lost_id)
+        self.lost_id = lost_id
+        self.lost_count = 0
+
+    def append(self, entry_id: int) -> None:
+        if entry_id == self.lost_id:
+            self.lost_count += 1
+        else:
+            super().append(entry_id)
+
+
 def writer_of(losses: dict[int, set[int]]) -> tuple[WriterCore, Bookies]:
     """Return a writer of eight entries, all acknowledged and none synced, and its bookies."""
     core = WriterCore(
@@ -129,10 +144,35 @@ def test_a_bookie_that_is_just_coming_back_is_waited_for_though_the_others_have_
         (end,) = done
         assert isinstance(end, CloseLedger)
         assert (end.last_entry_id, end.length) == (7, 8)
-        # of the one that was restarted it is not known whether it has what is behind its hole
-        assert end.missing == {"a": ((1, 1),), "b": ((3, 3),), "c": ((5, 7),)}
+        assert end.missing == {"a": ((1, 1),), "b": ((3, 3),), "c": ((5, 5),)}
     else:
         assert done == [SyncDone("mine", 7)]
+
+
+def test_a_bookie_that_lacks_what_it_answered_is_sent_it_again_and_synced_after() -> None:
+    core, bookies = writer_of({})
+    for slot in (1, 2):
+        bookies.held[slot].remove(4)  # it answered the entry, and has it no more
+
+    done = bookies.settle(core, core.handle(SyncRequested("mine"), 0))
+
+    assert done == [SyncDone("mine", 7)]
+    assert bookies.round_count == 1
+    assert all(set(held) == set(range(8)) for held in bookies.held)
+
+
+def test_a_bookie_whose_cursor_stays_is_not_sent_the_same_again_and_again() -> None:
+    core, bookies = writer_of({})
+    for slot in (1, 2):
+        bookies.held[slot] = LosesOne(4, bookies.held[slot])
+
+    for number in range(3):
+        done = bookies.settle(core, core.handle(SyncRequested(number), 0))
+        assert [type(one) for one in done] == [SyncFailedFor]
+
+    sent_count = sum(held.lost_count for held in bookies.held if isinstance(held, LosesOne))
+    assert core.path.lac == 3
+    assert sent_count == 2, "once to each"
 
 
 def test_a_bookie_that_does_not_come_back_is_waited_for_as_long_as_the_grace_lasts() -> None:

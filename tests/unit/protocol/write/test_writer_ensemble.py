@@ -7,6 +7,7 @@ from tests.support.writer_cluster import LIMITS, WriterCluster
 from tests.support.writer_metadata import Store
 from zbk.errors import (
     BookieUnavailableError,
+    BusyError,
     CannotAdvanceError,
     LedgerClosedError,
     LedgerFencedError,
@@ -394,7 +395,7 @@ def test_everything_that_is_pending_goes_to_the_new_bookie_and_nothing_else() ->
 
 
 def test_sync_does_not_count_what_bookies_lost_with_their_page_cache() -> None:
-    """B24: two of the bookies lose power before they sync, and the third is away: not durable."""
+    """B24: two of the bookies lose power before they sync; what they are sent again counts."""
     cluster = WriterCluster(Quorum(3, 3, 2), LedgerType.VD_JOURNAL)
     for slot in range(3):
         cluster.connect(slot)
@@ -405,18 +406,52 @@ def test_sync_does_not_count_what_bookies_lost_with_their_page_cache() -> None:
         cluster.bookies[slot].crash(loses_power=True)
         cluster.connect(slot)
     cluster.disconnect(2)
-    assert cluster.core.path.missing.by_bookie == {"b0": ((0, 0),), "b1": ((0, 0),)}
 
     cluster.sync()
-    ack(cluster, 0, 1)
+    assert sent_ids(cluster, 0) == sent_ids(cluster, 1) == [[0]]
+    ack(cluster, 0)
+    assert cluster.core.path.lac == -1, "one bookie is no ack quorum"
+    ack(cluster, 1)
+
+    assert cluster.core.path.lac == 0
+    assert cluster.pool["b0"].durable == cluster.pool["b1"].durable == {0}
+    ack(cluster, 0, 1)  # they are told the LAC
+    assert not cluster.syncs
+
+
+def test_a_sync_ends_without_success_where_no_ack_quorum_can_sync() -> None:
+    cluster = WriterCluster(Quorum(3, 3, 2), LedgerType.VD_JOURNAL)
+    for slot in range(3):
+        cluster.connect(slot)
+    cluster.append([1])
+    ack(cluster, 0, 1, 2)
+    cluster.bookies[0].crash(loses_power=True)
+    cluster.connect(0)
+    cluster.disconnect(1)
+    cluster.disconnect(2)
+
+    cluster.sync()
+    ack(cluster, 0)
     cluster.wait(LIMITS.quorum_grace_ms)
 
     assert cluster.core.path.lac == -1
     assert f"sync: {CannotAdvanceError.__name__}" in cluster.seen
     cluster.close()
-    cluster.heal()
+    for _ in range(8):
+        ack(cluster, 0)
+        cluster.wait(LIMITS.quorum_grace_ms)
     assert isinstance(cluster.end, CloseFailed)
     assert isinstance(cluster.end.error, NotDurableError)
+
+
+def refuse_syncs(cluster: WriterCluster, *slots: int) -> None:
+    """The bookies of these slots carry out everything that waits but syncs."""
+    for slot in slots:
+        bookie = cluster.bookies[slot]
+        while bookie.requests or bookie.answers:
+            is_sync = bookie.requests and isinstance(bookie.requests[0], SendSync)
+            cluster.serve(slot, BusyError("too much") if is_sync else None)
+            cluster.answer(slot, 0)
 
 
 def vd_cluster(*, spare_count: int = 1, quorum: Quorum | None = None) -> WriterCluster:
@@ -496,16 +531,13 @@ def test_without_an_ack_quorum_a_vd_writer_does_not_pause() -> None:
 
 
 def test_a_vd_writer_whose_sync_point_is_out_of_reach_goes_on_and_tries_more_seldom() -> None:
-    """Two bookies have lost what they acknowledged: the third one, which is gone, has it."""
+    """Two bookies acknowledge entries and cannot sync them; the third one is gone."""
     cluster = vd_cluster()
     cluster.append([1])
-    ack(cluster, 0, 2)
-    ack(cluster, 1)
-    for slot in (0, 1):
-        cluster.bookies[slot].crash(loses_power=True)
-        cluster.connect(slot)
+    ack(cluster, 0, 1, 2)
     cluster.disconnect(2)
-    ack(cluster, 0, 1)
+    for _ in range(3):
+        refuse_syncs(cluster, 0, 1)
 
     cluster.append([1])
 
@@ -515,8 +547,8 @@ def test_a_vd_writer_whose_sync_point_is_out_of_reach_goes_on_and_tries_more_sel
     for _ in range(40):
         cluster.wait(100)
         tries.append(any(isinstance(one, SendSync) for one in cluster.bookies[0].requests))
-        ack(cluster, 0, 1)
-        ack(cluster, 0, 1)
+        refuse_syncs(cluster, 0, 1)
+        refuse_syncs(cluster, 0, 1)
     gaps = [tries[at:].index(True) for at in range(len(tries)) if any(tries[at:])]
     assert 2 <= sum(tries) <= 12
     assert max(gaps) >= 8, "the pauses grow"

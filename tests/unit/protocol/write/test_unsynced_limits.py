@@ -1,0 +1,113 @@
+"""How much a VD writer keeps because it is not durable: of its own, and with others."""
+
+import msgspec
+import pytest
+
+from tests.support.writer_cluster import LIMITS, WriterCluster
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.events import SendAdd, SendSync
+from zbk.protocol.write.unsynced_total import UnsyncedTotal
+
+ENTRY_SIZE = 100
+
+
+def cluster_up(total: UnsyncedTotal | None = None, **limits: int) -> WriterCluster:
+    limits = {"unsynced_size_max": 1 << 20, "unsynced_batch_count_max": 1 << 20} | limits
+    cluster = WriterCluster(
+        Quorum(3, 3, 2),
+        LedgerType.VD_JOURNAL,
+        limits=msgspec.structs.replace(LIMITS, **limits),
+        unsynced_part=None if total is None else total.parts[0],
+    )
+    for slot in range(3):
+        cluster.connect(slot)
+    return cluster
+
+
+def append(cluster: WriterCluster, count: int) -> None:
+    """Append entries one by one; the bookies take them, and do not sync before ``sync``."""
+    for _ in range(count):
+        cluster.append([ENTRY_SIZE])
+        for slot, bookie in enumerate(cluster.bookies):
+            while any(isinstance(one, SendAdd) for one in bookie.requests):
+                bookie.requests.sort(key=lambda one: isinstance(one, SendSync))
+                cluster.serve(slot)
+                cluster.answer(slot, 0)
+
+
+def sync(cluster: WriterCluster) -> None:
+    """The bookies do all that they were asked for, and what comes of that."""
+    while any(bookie.requests for bookie in cluster.bookies):
+        for slot in range(3):
+            cluster.serve(slot)
+            cluster.answer(slot, 0)
+
+
+def has_asked(cluster: WriterCluster) -> bool:
+    return any(isinstance(one, SendSync) for one in cluster.bookies[0].requests)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_writer_syncs_at_half_of_the_limit_and_stops_at_all_of_it(*, is_shared: bool) -> None:
+    size_max = 2_000
+    total = UnsyncedTotal(size_max) if is_shared else None
+    cluster = cluster_up(total, **({} if is_shared else {"unsynced_size_max": size_max}))
+    while cluster.core.path.unsynced_size * 2 < size_max:
+        assert not has_asked(cluster)
+        append(cluster, 1)
+    assert has_asked(cluster)
+
+    append(cluster, 40)
+
+    path = cluster.core.path
+    assert path.waiting, "appends wait"
+    assert size_max <= path.unsynced_size <= size_max + LIMITS.batch_size_max
+    sync(cluster)
+    assert not path.waiting
+    assert path.lac > 0
+
+
+def test_writers_that_keep_nothing_go_on_while_others_keep_too_much() -> None:
+    total = UnsyncedTotal(2_000, part_count=2)
+    total.parts[1].size = 5_000  # of another writer, whose bookies do not sync
+    cluster = cluster_up(total)
+
+    append(cluster, 1)
+
+    assert cluster.core.path.last_acked_id == 0
+    assert has_asked(cluster), "it makes room"
+    append(cluster, 1)
+    assert cluster.core.path.waiting, "it keeps something: more has to wait"
+    sync(cluster)
+    assert cluster.core.path.last_acked_id == 1
+
+
+def test_what_a_writer_keeps_is_counted_until_it_is_durable_or_the_writer_ends() -> None:
+    total = UnsyncedTotal(1 << 20)
+    synced, dropped = cluster_up(total), cluster_up(total)
+    for cluster in (synced, dropped):
+        append(cluster, 3)
+    assert total.size == synced.core.path.unsynced_size + dropped.core.path.unsynced_size > 0
+
+    synced.sync()
+    sync(synced)
+    dropped.recover()
+    dropped.append([1])
+    dropped.serve(0)
+    dropped.answer(0, 0)
+
+    assert dropped.core.error is not None
+    assert total.size == 0
+
+
+def test_a_pd_writer_counts_nothing() -> None:
+    total = UnsyncedTotal(1)
+    cluster = WriterCluster(Quorum(3, 3, 2), unsynced_part=total.parts[0])
+    for slot in range(3):
+        cluster.connect(slot)
+
+    append(cluster, 3)
+
+    assert cluster.core.path.last_acked_id == 2
+    assert total.size == 0
