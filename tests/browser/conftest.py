@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from functools import cached_property
+from tempfile import TemporaryDirectory
 
 import pytest
 from selenium import webdriver
@@ -24,26 +24,23 @@ class Site:
         self.client = client
         self.pd_id = 0
         self.striped_id = 0
+        self._writers: list[zbk.LedgerWriter] = []  # that stay open
 
-    @cached_property
-    def writer(self) -> zbk.LedgerWriter:
-        """The writer of a VD ledger of which 200 entries are not synced."""
+    def unsynced_ledger(self) -> int:
+        """Return a new VD ledger of which 200 entries are not synced."""
         writer = self.client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
         writer.append_many([b"y" * 100] * 500)
         writer.sync()
-        writer.append_many([b"y" * 100] * 200)
-        return writer
-
-    @property
-    def vd_id(self) -> int:
-        return self.writer.ledger_id
+        writer.append_many([b"y" * 100] * 200).result()
+        self._writers.append(writer)
+        return writer.ledger_id
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("console") / "data"
+def site() -> Iterator[Site]:
     quick = {"session_timeout_ms": 2_000, "sync_interval_ms": 0}  # entries stay un-synced
     with (
+        TemporaryDirectory(prefix="zbk-") as folder,  # short: pages and screenshots show it
         LocalCluster(folder, bookie_count=4, bookie_options=quick) as cluster,
         running_console(cluster.metadata_uri, "127.0.0.1:0", allow_actions=True) as url,
         zbk.connect(cluster.metadata_uri, explicit_lac_ms=0) as client,  # idle writers sync nothing
