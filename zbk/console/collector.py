@@ -6,10 +6,7 @@ While the metadata store is silent, the thread tries again; pages say so and kee
 """
 
 import threading
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from http.client import HTTPException
 from typing import Final
 
 from zbk.auditor.cluster_connection import ClusterConnection
@@ -24,6 +21,7 @@ from zbk.health.cluster_health import ClusterFacts
 from zbk.health.cluster_rates import ClusterSample
 from zbk.health.cluster_sampler import ClusterSampler
 from zbk.health.cluster_survey import survey_store
+from zbk.health.web_page import web_page
 from zbk.system.clock import monotonic_ms, monotonic_s, wall_ms
 from zbk.system.deadline import within
 from zbk.system.event_log import EventLog
@@ -184,11 +182,4 @@ class Collector:
 
 def metrics_page(url: str) -> str:
     """Return the page of metrics at a registered URL; "" if there is no answer in time."""
-    if not url.startswith(("http://", "https://")):
-        return ""
-    with ExitStack() as stack, suppress(OSError, ValueError, HTTPException):
-        answer = stack.enter_context(
-            urllib.request.urlopen(f"{url}/metrics", timeout=PAGE_TIMEOUT_S)  # noqa: S310 - checked
-        )
-        return str(answer.read(PAGE_SIZE_MAX).decode("utf-8", "replace"))
-    return ""
+    return web_page(f"{url}/metrics", PAGE_TIMEOUT_S, PAGE_SIZE_MAX).decode("utf-8", "replace")

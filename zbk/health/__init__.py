@@ -5,5 +5,6 @@ is healthy, pure), then ``cluster_survey`` (reads the facts from the metadata st
 bookies). ``machine_health`` and ``machine_survey`` are the same for a machine. ``zbk status`` and
 ``zbk doctor`` show the results. ``redaction`` removes secrets from text that leaves a machine.
 ``cluster_sampler`` and ``cluster_rates`` are behind ``zbk top``. ``unsynced_ledgers`` merges what
-the admin APIs of bookies answer (``bookie_api``). Repairs do not belong here.
+the admin APIs of bookies answer (``bookie_api``); ``web_page`` reads other pages. Repairs do not
+belong here.
 """

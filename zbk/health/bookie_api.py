@@ -51,7 +51,8 @@ def _answer(url: str, path: str, token: str, timeout_s: float) -> object:
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
             return json.loads(answer.read(ANSWER_SIZE_MAX))
     except HTTPError as error:
-        return NoAnswer(_reason(error))
+        with error:  # it has the connection
+            return NoAnswer(_reason(error))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         return None
     except (OSError, ValueError, HTTPException):

@@ -4,14 +4,13 @@ A bookie that serves no metrics, or not to this machine, is left out.
 """
 
 import re
-import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from http.client import HTTPException
 from typing import Final
 
 import msgspec
+
+from zbk.health.web_page import web_page
 
 THREAD_COUNT: Final = 16
 BOOKIE_COUNT_MAX: Final = 64
@@ -87,9 +86,4 @@ def scrape_in(page: str) -> BookieScrape | None:
 
 
 def _page(url: str, timeout_s: float) -> str:
-    with (
-        suppress(OSError, ValueError, HTTPException),
-        urllib.request.urlopen(f"{url}/metrics", timeout=timeout_s) as answer,  # noqa: S310 - checked
-    ):
-        return str(answer.read(PAGE_SIZE_MAX).decode("utf-8", "replace"))
-    return ""
+    return web_page(f"{url}/metrics", timeout_s, PAGE_SIZE_MAX).decode("utf-8", "replace")

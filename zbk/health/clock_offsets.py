@@ -3,15 +3,14 @@
 A bookie that serves no HTTP, or not to this machine, or an older version of zbk, is left out.
 """
 
-import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX, THREAD_COUNT, TIMEOUT_S
+from zbk.health.web_page import web_page
 from zbk.system.clock import monotonic_us, wall_ms
 
 PAGE_SIZE_MAX: Final = 4_096
@@ -38,14 +37,13 @@ def clock_offsets_ms(urls: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> d
 
 def _offset_ms(url: str, timeout_s: float) -> int | None:
     started_us = monotonic_us()
-    with (
-        suppress(OSError, ValueError, msgspec.DecodeError),
-        urllib.request.urlopen(f"{url}/version", timeout=timeout_s) as answer,  # noqa: S310 - checked
-    ):
-        page = answer.read(PAGE_SIZE_MAX)
-        now_ms = wall_ms()
-        error_ms = (monotonic_us() - started_us) / 2_000
-        offset_ms = msgspec.json.decode(page, type=_Version).time_ms - (now_ms - error_ms)
-        is_within_error = abs(offset_ms) <= error_ms + 1  # both times are cut to milliseconds
-        return 0 if is_within_error else round(offset_ms)
-    return None
+    page = web_page(f"{url}/version", timeout_s, PAGE_SIZE_MAX)
+    now_ms = wall_ms()
+    error_ms = (monotonic_us() - started_us) / 2_000
+    try:
+        told_ms = msgspec.json.decode(page, type=_Version).time_ms
+    except (msgspec.DecodeError, ValueError):
+        return None
+    offset_ms = told_ms - (now_ms - error_ms)
+    is_within_error = abs(offset_ms) <= error_ms + 1  # both times are cut to milliseconds
+    return 0 if is_within_error else round(offset_ms)

@@ -32,7 +32,13 @@ def told(page: Any, delay_ms: int = 0) -> Iterator[str]:  # noqa: ANN401 - bytes
         def log_message(self, *_arguments: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with serving(Handler) as url:
+        yield url
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -68,3 +74,18 @@ def test_a_bookie_without_http_is_left_out() -> None:
 
     assert clock_offsets_ms(urls, 1.0) == {}
     assert clock_offsets_ms({}) == {}
+
+
+def test_a_server_of_another_protocol_and_one_that_refuses_have_no_clock() -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.startswith("/refused"):
+                self.send_error(503)
+            else:
+                self.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with serving(Other) as url:
+        assert clock_offsets_ms({"a": url, "b": f"{url}/refused"}, 20.0) == {}
