@@ -24,7 +24,7 @@ class Site:
         self.client = client
         self.pd_id = 0
         self.striped_id = 0
-        self._writers: list[zbk.LedgerWriter] = []  # that stay open
+        self._writers: list[zbk.LedgerWriter] = []  # one without a handle ends
 
     def unsynced_ledger(self) -> int:
         """Return a new VD ledger of which 200 entries are not synced."""
