@@ -1,5 +1,6 @@
 """What a type checker of an application sees: every name, and every mistake."""
 
+import ast
 import inspect
 import re
 import subprocess
@@ -115,3 +116,25 @@ def _classes(hint: object) -> Iterator[type]:
         yield hint
     for part in typing.get_args(hint):
         yield from _classes(part)
+
+
+def test_no_annotation_names_a_method_of_its_class() -> None:
+    """Python 3.14 evaluates annotations late: ``list`` is the method then."""
+    found = []
+    for path in sorted((Path(zbk.__file__).parent).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found += [f"{path}: {node.name}: {name}" for name in _shadowed(node)]
+    assert found == []
+
+
+def _shadowed(node: ast.ClassDef) -> Iterator[str]:
+    methods = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+    names = {one.name for one in methods}
+    for method in methods:
+        arguments = [*method.args.args, *method.args.kwonlyargs]
+        annotations = [*(one.annotation for one in arguments), method.returns]
+        for annotation in filter(None, annotations):
+            for part in ast.walk(annotation):
+                if isinstance(part, ast.Name) and part.id in names:
+                    yield f"{method.name} has {ast.unparse(annotation)}"

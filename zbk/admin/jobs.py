@@ -13,6 +13,7 @@ The last ``ENDED_COUNT_MAX`` jobs that ended stay known until the process ends; 
 Threads: any; jobs run in ``zbk-admin-jobs``, which ends when none is left.
 """
 
+import builtins
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -116,7 +117,7 @@ class Jobs:
                 self._thread.start()
             return job
 
-    def list(self) -> list[Job]:
+    def list(self) -> builtins.list[Job]:
         """Return the known jobs, the oldest first."""
         with self._lock:
             return list(self._known.values())

@@ -12,6 +12,7 @@ Any thread may use one, as long as its client is open. The rules are in ``datase
 Source: the seed's motivation, section Close-to-open.
 """
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Unpack
@@ -306,7 +307,7 @@ class DataSets:
         """Collect each data set, and the remaining ledgers of dropped ones. As ``collect``."""
         return self._garbage.collect_all(is_dry_run=arguments.flag("is_dry_run", is_dry_run))
 
-    def list(self) -> list[str]:
+    def list(self) -> builtins.list[str]:
         """Return the names of all data sets, sorted."""
         return self._store.list()
 

@@ -15,6 +15,7 @@ Any thread; every method blocks.
 Source: BookKeeper's ``MetadataUpdateLoop`` for the loops; Delta's log, Iceberg's snapshots.
 """
 
+import builtins
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -150,7 +151,7 @@ class DataSetStore:
             raise CorruptRecordError(path, 0, f"holds load {load.load_id}")
         return load, node.version
 
-    def load_ids(self, name: str, data_set_id: str) -> list[str]:
+    def load_ids(self, name: str, data_set_id: str) -> builtins.list[str]:
         """Return the ids of the recorded loads, sorted: those that expire first come first.
 
         Raises:
@@ -337,7 +338,7 @@ class DataSetStore:
 
         return self._swap.until_done(data_set_path(name), attempt)
 
-    def list(self) -> list[str]:
+    def list(self) -> builtins.list[str]:
         """Return the names of all data sets, sorted."""
         return find_children(self._store, DATA_SETS)
 

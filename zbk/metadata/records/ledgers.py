@@ -20,6 +20,7 @@ Any thread; every method blocks.
 Source: BookKeeper's ``MetadataUpdateLoop``, ``LedgerCreateOp``, ``AbstractZkLedgerManager``.
 """
 
+import builtins
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -96,7 +97,7 @@ class LedgerStore:
 
     def create_many(
         self, make: Callable[[int], LedgerMetadata], count: int
-    ) -> list[tuple[LedgerMetadata, int]]:
+    ) -> builtins.list[tuple[LedgerMetadata, int]]:
         """Create ledgers with consecutive ids, all or none; otherwise as ``create``.
 
         One step of the store creates them, so ``count`` is at most ``CREATE_COUNT_MAX``. ``make``

@@ -13,6 +13,7 @@ Any thread; every method blocks.
 Source: "The BookKeeper protocol", section Ledgers to logs.
 """
 
+import builtins
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -151,7 +152,7 @@ class LogStore:
 
         return self._swap.until_done(log_path(name), attempt)
 
-    def list(self) -> list[str]:
+    def list(self) -> builtins.list[str]:
         """Return the names of all logs, sorted."""
         return find_children(self._store, LOGS)
 
