@@ -134,7 +134,8 @@ def _of_the_bookies(facts: ClusterFacts) -> Iterator[Finding]:
             what=f"{counted(len(lagging), 'bookie')} with bytes that were not synced for over "
             f"{UNSYNCED_AGE_S_MAX} s ({named(lagging)})",
             consequence="a loss of power loses what VD ledgers acknowledged in this time",
-            command="zbk bookie unsynced --order age; with sync_interval_ms = 0 writers have to sync()",
+            command="zbk bookie unsynced --order age; "
+            "with sync_interval_ms = 0 writers have to call sync()",
             is_problem=False,
             subjects=lagging,
         )
