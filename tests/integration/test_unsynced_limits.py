@@ -26,7 +26,7 @@ def unsynced_size(ledger: zbk.LedgerWriter) -> int:
     return (ledger.last_add_acknowledged - ledger.last_add_confirmed) * len(PAYLOAD)
 
 
-@pytest.mark.parametrize("limit", ["unsynced_size_max", "unsynced_total_max"])
+@pytest.mark.parametrize("limit", ["unsynced_size_max", "all_unsynced_size_max"])
 def test_writers_sync_by_themselves_before_they_keep_too_much(
     lazy: LocalCluster, limit: str
 ) -> None:
@@ -43,7 +43,7 @@ def test_writers_sync_by_themselves_before_they_keep_too_much(
 
         sizes = [unsynced_size(ledger) for ledger in ledgers]
 
-        kept_size = sum(sizes) if limit == "unsynced_total_max" else max(sizes)
+        kept_size = sum(sizes) if limit == "all_unsynced_size_max" else max(sizes)
         assert kept_size <= LIMIT + len(ledgers) * BATCH_SIZE
         assert all(ledger.last_add_confirmed > COUNT // 2 for ledger in ledgers)
         for ledger in ledgers:

@@ -220,7 +220,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             16 * GIB,
         ),
     ] = 64 * MIB
-    unsynced_total_max: Annotated[
+    all_unsynced_size_max: Annotated[
         int,
         Option(
             "Bytes of acknowledged VD entries that all writers of a client keep together.",
@@ -299,7 +299,7 @@ class ClientOptions(TypedDict, total=False):
     window_size: int | str
     backlog_size: int | str
     unsynced_size_max: int | str
-    unsynced_total_max: int | str
+    all_unsynced_size_max: int | str
     batch_size_max: int | str
     batch_count_max: int
     read_ahead_count: int

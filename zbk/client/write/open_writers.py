@@ -82,7 +82,7 @@ class OpenWriters:
         self._lock = threading.Lock()
         self.totals = [WriterTotals() for _ in range(ground.config.writer_actor_count)]
         self._doors: list[WriterDoor | None] = [None] * ground.config.writer_actor_count
-        self._unsynced_total = UnsyncedTotal(ground.config.unsynced_total_max, len(self._doors))
+        self._unsynced_total = UnsyncedTotal(ground.config.all_unsynced_size_max, len(self._doors))
         self._is_stopped = False
 
     def __len__(self) -> int:
