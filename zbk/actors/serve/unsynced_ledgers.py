@@ -2,7 +2,8 @@
 
 Only ledgers whose adds are acknowledged after the write (VD) have such entries. They are read from
 the groups that wait for an fsync, in the thread of the caller: the actors do no work for it, and it
-makes nothing durable.
+makes nothing durable. It takes about a microsecond a group; ``journal_unsynced_size_max`` bounds
+how many there are.
 """
 
 from collections.abc import Iterable
