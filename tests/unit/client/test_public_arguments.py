@@ -125,6 +125,8 @@ BAD: dict[str, list[Wrong]] = {
     "first": ID,
     "is_dry_run": FLAG,
     "accept_loss": FLAG,
+    "durable": FLAG,
+    "entry_id": ID,
     "partial": FLAG,
     "is_pass_wanted": FLAG,
     "kind": [*types(None, 7, b"append"), *values("replace", "")],

@@ -68,7 +68,8 @@ class LedgerWriteCalls(ClientConnection):
         Raises:
             ZbkError: as ``LedgerWriter.close``.
         """
-        from zbk.client.write.ledger_writer import LedgerWriter, close_all
+        from zbk.client.write.close_all import close_all
+        from zbk.client.write.ledger_writer import LedgerWriter
 
         timeout_s = self._timeout_s(timeout)
         opened = arguments.instances("writers", writers, LedgerWriter)

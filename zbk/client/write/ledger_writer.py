@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
 
@@ -10,8 +11,9 @@ import msgspec
 from zbk.client import arguments
 from zbk.client.handle import close_after
 from zbk.client.write.append_future import AppendFuture, SharedCondition
+from zbk.client.write.durable_append import durably
 from zbk.client.write.mailbox import AppendMailbox
-from zbk.client.write.writer_body import AskClose, AskSync
+from zbk.client.write.writer_body import Ask, AskClose, AskDurable, AskSync
 from zbk.client.write.writer_metadata import WriterMetadata
 from zbk.errors import (
     CannotAdvanceError,
@@ -19,9 +21,9 @@ from zbk.errors import (
     MetadataUnavailableError,
     NotDurableError,
     RequestTimeoutError,
-    ZbkError,
 )
 from zbk.protocol.entry.spans import Span
+from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_s
@@ -39,9 +41,6 @@ WAIT_SHARE: Final = 0.9
 
 LOSSY_WAIT_SHARE: Final = 0.5
 """The same part if the close accepts a loss; the rest is for closing."""
-
-NAMED_COUNT_MAX: Final = 10
-"""The most ledgers that the error of ``close_all`` names."""
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 """Anything with the buffer protocol is accepted; type checkers know these types."""
@@ -72,7 +71,7 @@ class LedgerWriter:
         core: WriterCore,
         mailbox: AppendMailbox,
         condition: SharedCondition,
-        tell: Callable[[AskSync | AskClose], None],
+        tell: Callable[[Ask], None],
         end: Callable[[], None],
         terms: CallTerms,
     ) -> None:
@@ -155,8 +154,12 @@ class LedgerWriter:
 
     # ------------------------------------------------------------------ append
 
-    def append(self, payload: BytesLike, *, timeout: float | None = None) -> int:
+    def append(
+        self, payload: BytesLike, *, timeout: float | None = None, durable: bool = False
+    ) -> int:
         """Add one entry; return its id once it is as durable as the ledger's type promises.
+
+        With ``durable`` it is on stable storage of an ack quorum, also on a VD ledger.
 
         ``timeout``, in seconds, is for the wait for room and for the answer together; ``math.inf``
         is no limit, ``None`` the client's default.
@@ -170,19 +173,24 @@ class LedgerWriter:
         """
         timeout_s = self._timeout_s(timeout)  # before anything is added, not after
         deadline_s = monotonic_s() + timeout_s
-        future = self.append_async(payload, timeout=timeout_s)
+        future = self.append_async(payload, timeout=timeout_s, durable=durable)
         return self._wait(future, timeout_s, deadline_s)
 
-    def append_async(self, payload: BytesLike, *, timeout: float | None = None) -> "Future[int]":
+    def append_async(
+        self, payload: BytesLike, *, timeout: float | None = None, durable: bool = False
+    ) -> "Future[int]":
         """Add one entry; return a future of its id. Blocks while too many bytes are pending.
 
-        ``timeout``, in seconds, limits the blocking. Callbacks of the future run in a thread of
-        the client and must not block.
+        ``durable`` is as for ``append``. ``timeout``, in seconds, limits the blocking. Callbacks of
+        the future run in a thread of the client and must not block.
 
         Raises:
             EntryTooLargeError: over the entry limit; nothing was added.
             RequestTimeoutError: no room in time; nothing was added.
         """
+        if durable is not False and self._has_to_sync(durable):
+            append = partial(self.append_async, payload, timeout=timeout)
+            return durably(append, self._tell_body, self._mailbox)
         data = payload if type(payload) is bytes else arguments.payload(payload)
         terms = self._terms
         timeout_s = terms.timeout_s if timeout is None else arguments.seconds(timeout)
@@ -197,16 +205,20 @@ class LedgerWriter:
         return future
 
     def append_many(
-        self, payloads: Iterable[BytesLike], *, timeout: float | None = None
+        self, payloads: Iterable[BytesLike], *, timeout: float | None = None, durable: bool = False
     ) -> "Future[range]":
         """Add many entries at once; return one future of the range of their ids.
 
-        The fastest way: most costs are per batch. Blocks while too many bytes are pending.
+        The fastest way: most costs are per batch. Blocks while too many bytes are pending. With
+        ``durable`` the future waits until the last one is on stable storage, as for ``append``.
 
         Raises:
             EntryTooLargeError: one is over the entry limit; nothing was added.
             RequestTimeoutError: no room in time; nothing was added.
         """
+        if durable is not False and self._has_to_sync(durable):
+            append = partial(self.append_many, payloads, timeout=timeout)
+            return durably(append, self._tell_body, self._mailbox)
         timeout_s = self._timeout_s(timeout)
         data, size = arguments.payloads(payloads, self._terms.entry_size_max)
         self._terms.check_usable()
@@ -217,6 +229,11 @@ class LedgerWriter:
         else:
             self._put_traced("zbk.append_many", future, data, timeout_s)
         return future
+
+    def _has_to_sync(self, durable: object) -> bool:
+        """Return whether ``durable`` asks for more than the ledger's type promises."""
+        is_wanted = arguments.flag("durable", durable)
+        return is_wanted and self.metadata.ledger_type is not LedgerType.PD_JOURNAL
 
     def _put_traced(
         self, name: str, future: AppendFuture, payloads: Sequence[bytes], timeout_s: float
@@ -271,6 +288,30 @@ class LedgerWriter:
         else:
             with self._terms.spans.following(future, "zbk.sync", self._span_attributes):
                 self._tell(AskSync(future))
+        return future
+
+    def durable(self, entry_id: int) -> "Future[int]":
+        """Return a future that is done when every entry up to this one is durable.
+
+        Its result is the last durable id then. The writer syncs for it, one sync for all calls that
+        wait. Unlike ``sync`` it covers no later entries, and bookies may not know the LAC yet.
+
+        Examples:
+            >>> import zbk
+            >>> with zbk.connect() as client:  # doctest: +SKIP
+            ...     with client.create_ledger(ledger_type="VD_JOURNAL") as ledger:
+            ...         on_disk = ledger.durable(ledger.append(b"hello"))
+            ...         on_disk.result(10)
+
+        Raises:
+            ArgumentTypeError, ArgumentValueError: no entry has this id yet.
+            BusyError: from the future; too many calls wait.
+            CannotAdvanceError: from the future; too few bookies hold the entries.
+        """
+        entry_id = arguments.integer("entry_id", entry_id, 0, max(0, self.last_add_pushed))
+        self._terms.check_usable()
+        future: Future[int] = AppendFuture()
+        self._tell(AskDurable(future, entry_id))
         return future
 
     def close(self, *, timeout: float | None = None, accept_loss: bool = False) -> int:
@@ -338,7 +379,7 @@ class LedgerWriter:
             return NotDurableError(self.ledger_id, lac, last_acked_id, reason)
         return RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s)
 
-    def _tell(self, message: AskSync | AskClose) -> None:
+    def _tell(self, message: Ask) -> None:
         self._mailbox.ask(message.future, is_close=isinstance(message, AskClose))
         self._tell_body(message)  # if it ends before this comes, its end resolves the future
 
@@ -350,37 +391,6 @@ class LedgerWriter:
             return future.result(max(0.0, deadline_s - monotonic_s()))
         except TimeoutError:
             raise RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s) from None
-
-
-def close_all(writers: Sequence[LedgerWriter], timeout_s: float) -> list[int]:
-    """Close ledgers at the same time, as ``Client.close_all``."""
-    deadline_s = monotonic_s() + timeout_s
-    failed: dict[int, ZbkError] = {}
-    begun: list[tuple[LedgerWriter, Future[int]]] = []
-    for writer in writers:
-        try:
-            future = writer._begin_close(timeout_s)  # noqa: SLF001 - of this module
-        except ZbkError as error:
-            failed[writer.ledger_id] = error
-        else:
-            begun.append((writer, future))
-    last_entry_ids: list[int] = []
-    for writer, future in begun:
-        try:
-            end = writer._finish_close(future, deadline_s, timeout_s)  # noqa: SLF001 - as above
-            last_entry_ids.append(end)
-        except ZbkError as error:
-            failed[writer.ledger_id] = error
-    if failed:
-        (_ledger_id, first), *others = sorted(failed.items())
-        if others:
-            named = ", ".join(str(ledger_id) for ledger_id, _error in others[:NAMED_COUNT_MAX])
-            more = f" and {len(others) - NAMED_COUNT_MAX} more" * (len(others) > NAMED_COUNT_MAX)
-            first.add_note(
-                f"zbk: of {len(writers)} ledgers these are not closed either: {named}{more}"
-            )
-        raise first
-    return last_entry_ids
 
 
 def _may_work_now(close: "Future[int]") -> bool:

@@ -8,7 +8,7 @@ resolve the futures of the application, in the thread that runs the writer's act
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -49,6 +49,13 @@ class AskSync(msgspec.Struct, frozen=True):
     future: "Future[int]"
 
 
+class AskDurable(msgspec.Struct, frozen=True):
+    """The application waits until entries up to ``entry_id`` are durable."""
+
+    future: "Future[Any]"
+    entry_id: int
+
+
 class AskClose(msgspec.Struct, frozen=True):
     """The application calls ``close()``. With the same future again it changes its terms."""
 
@@ -57,7 +64,8 @@ class AskClose(msgspec.Struct, frozen=True):
     accepts_loss: bool
 
 
-WriterMessage: TypeAlias = AskSync | AskClose | MetadataNews
+Ask: TypeAlias = AskSync | AskDurable | AskClose
+WriterMessage: TypeAlias = Ask | MetadataNews
 
 
 class WriterSetup(msgspec.Struct, frozen=True):
@@ -149,7 +157,7 @@ class WriterBody:
     def handle(self, message: WriterMessage, now_ms: int) -> None:
         """Pass a message to the core as events, and carry out its effects."""
         match message:
-            case AskSync() | AskClose():
+            case AskSync() | AskDurable() | AskClose():
                 self.drain(now_ms, None)  # what was appended before this call and waits
                 self._on_ask(message, now_ms)
             case EnsembleTurn() | EnsembleSettled() | ClosedInMetadata() | MissingNoted():
@@ -186,12 +194,15 @@ class WriterBody:
                 self._setup.traced.take(items, self._core.path.last_appended_id + 1)
             self._handle(core.Appends(items), now_ms)
 
-    def _on_ask(self, ask: AskSync | AskClose, now_ms: int) -> None:
+    def _on_ask(self, ask: Ask, now_ms: int) -> None:
         match ask:
             case AskSync():
                 if self._setup.traced is not None:
                     self._setup.traced.take_sync(ask.future)
                 self._handle(core.SyncRequested(ask.future), now_ms)
+            case AskDurable():
+                wait = core.DurableWait(ask.future, ask.entry_id)
+                self._handle(core.DurableRequested((wait,)), now_ms)
             case AskClose():
                 self._mailbox.end(LedgerClosedError(self.ledger_id))
                 self._ask_close(ask, now_ms)

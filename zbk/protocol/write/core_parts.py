@@ -7,12 +7,14 @@ import msgspec
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.batch_encoder import BatchEncoder
 from zbk.protocol.write.bookie_answers import BookieAnswers
+from zbk.protocol.write.durable_waits import DurableWaits
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.write.events import WriterLimits
 from zbk.protocol.write.explicit_lac import ExplicitLac
 from zbk.protocol.write.idle import Idle
 from zbk.protocol.write.lac_policy import WriterLevel
 from zbk.protocol.write.slots import WriterSlots
+from zbk.protocol.write.sync_answers import SyncAnswers
 from zbk.protocol.write.sync_point import SyncPoint
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.unsynced_limit import UnsyncedLimit
@@ -31,6 +33,7 @@ class CoreParts(msgspec.Struct, frozen=True):
     keeper: EnsembleKeeper
     answers: BookieAnswers
     unsynced: UnsyncedLimit
+    sync_answers: SyncAnswers
 
 
 def parts_of_writer(
@@ -73,4 +76,7 @@ def parts_of_writer(
         keeper=keeper,
         answers=BookieAnswers(slots, path, syncs, explicit_lac, keeper),
         unsynced=UnsyncedLimit(ledger_id, path, slots, syncs, limits),
+        sync_answers=SyncAnswers(
+            path, slots, syncs, explicit_lac, DurableWaits(ledger_id, limits.durable_count_max)
+        ),
     )

@@ -50,6 +50,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     unsynced_size_max: int = 64 * 1024 * 1024  # bytes of acknowledged batches beyond the LAC
     unsynced_batch_count_max: int = 65_536  # such batches
     sync_count_max: int = 4_096  # syncs that wait; one more fails with BusyError
+    durable_count_max: int = 1_048_576  # calls that wait for entries to be durable; as above
     ensemble_change_count_max: int = 100  # in the life of a writer; one more ends it
     ensemble_retry_ms: int = 1_000  # pause after a change that found no bookie, or no metadata
     sync_point_retry_ms_max: int = 8_000  # that pause grows up to this where each try costs a sync
@@ -116,6 +117,19 @@ class SyncRequested(msgspec.Struct, frozen=True):
     """Make all earlier appends durable."""
 
     ticket: Ticket
+
+
+class DurableWait(msgspec.Struct, frozen=True):
+    """A call that waits until an entry is durable. Its answer is that of a sync."""
+
+    ticket: Ticket
+    entry_id: int
+
+
+class DurableRequested(msgspec.Struct, frozen=True):
+    """Report when entries are durable, and sync for it. Each was appended before."""
+
+    waits: Sequence[DurableWait]
 
 
 class SyncAnswered(msgspec.Struct, frozen=True):
@@ -221,7 +235,7 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed. Needed about every 100 ms: all waits end here."""
 
 
-CallEvent: TypeAlias = Append | SyncRequested | CloseRequested | Abandoned
+CallEvent: TypeAlias = Append | SyncRequested | DurableRequested | CloseRequested | Abandoned
 AnswerEvent: TypeAlias = (
     AddAnswered | AddFailed | SlotDown | SyncAnswered | SyncFailed | LacTaken | LacFailed
 )

@@ -106,6 +106,14 @@ class SyncRounds:
             raise BusyError(f"ledger {self._ledger_id}: {self._count_max} syncs wait already")
         self._waiting.append((ticket, flush_id))
 
+    def request_own(self, ticket: Ticket, flush_id: int) -> None:
+        """Queue a sync of the writer itself, of everything up to ``flush_id`` or further.
+
+        It is always taken, and its answer is for the writer.
+        """
+        last_id = self._waiting[-1][1] if self._waiting else flush_id
+        self._waiting.append((ticket, max(flush_id, last_id)))
+
     def demand(self) -> None:
         """Start a round as soon as none runs, without a sync that waits for it."""
         self._is_demanded = True
@@ -122,10 +130,10 @@ class SyncRounds:
         self._asked_again += failed
         return bool(failed)
 
-    def fail_all(self, error: ZbkError) -> list[Effect]:
-        """Forget everything; return the failures of the syncs that waited."""
+    def fail_all(self, error: ZbkError, *, but: Ticket = None) -> list[Effect]:
+        """Forget everything; return the failures of the syncs that waited, of all but one."""
         failed: list[Effect] = [
-            SyncFailedFor(t, error) for t, _id in self._waiting if t is not None
+            SyncFailedFor(t, error) for t, _id in self._waiting if t is not None and t is not but
         ]
         self._waiting.clear()
         self._round = None

@@ -20,8 +20,8 @@ Missing     entries that a bookie will not get from this writer are reported to 
 LAC         as the ledger's level defines it, moved to ends of acknowledged batches only. An idle
             writer sends it to its bookies (``explicit_lac``).
 Sync        ``sync_rounds``; answered after the LAC was sent, too (``explicit_lac``). A VD writer
-            also syncs by itself when it is idle (``idle_sync``), and when many acknowledged
-            batches are not durable (``unsynced_limit``).
+            also syncs by itself when it is idle (``idle_sync``), when many acknowledged batches
+            are not durable (``unsynced_limit``), and while calls wait for that (``durable_waits``).
 Close       takes no more appends; finishes everything pending; syncs a VD ledger, repeatedly while
             the caller waits; gives stragglers of live slots, and new bookies that are being
             connected, ``close_linger_ms``; then closes the ledger at its LAC (``closing``). So
@@ -34,7 +34,7 @@ BookKeeper's ``LedgerHandle`` and ``PendingAddOp``; the relaxed-durability propo
 
 from collections.abc import Sequence
 
-from zbk.errors import BusyError, LedgerClosedError, LedgerFencedError, ZbkError
+from zbk.errors import LedgerClosedError, LedgerFencedError, ZbkError
 from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.quorum import Quorum
@@ -57,9 +57,9 @@ class WriterCore:
     """
 
     __slots__ = (
-        "_answers", "_close", "_effects", "_explicit_lac", "_idle", "_is_calm", "_is_closed",
-        "_is_ending", "_keeper", "_ledger_id", "_level", "_limits", "_now_ms", "_syncs",
-        "_unsynced", "error", "path", "slots",
+        "_answers", "_close", "_effects", "_idle", "_is_calm",
+        "_is_closed", "_is_ending", "_keeper", "_ledger_id", "_level", "_limits", "_now_ms",
+        "_sync_answers", "_syncs", "_unsynced", "error", "path", "slots",
     )  # fmt: skip
 
     def __init__(
@@ -92,11 +92,11 @@ class WriterCore:
         self.slots = parts.slots
         self.path = parts.path
         self._syncs = parts.syncs
-        self._explicit_lac = parts.explicit_lac
         self._idle = parts.idle
         self._keeper = parts.keeper
         self._answers = parts.answers
         self._unsynced = parts.unsynced
+        self._sync_answers = parts.sync_answers
         self._is_calm = False  # as ``_is_undisturbed`` was after the last event
         self.error: ZbkError | None = None
         self._close: Closing | None = None
@@ -220,7 +220,9 @@ class WriterCore:
             case ev.Append():
                 self._on_appends([(event.ticket, event.payloads)])
             case ev.SyncRequested():
-                self._on_sync_requested(event.ticket)
+                return self._sync_answers.request(event.ticket, self._refusal)
+            case ev.DurableRequested():
+                self._on_durable_requested(event)
             case ev.CloseRequested():
                 self._on_close_requested(event)
             case ev.Abandoned():
@@ -248,14 +250,13 @@ class WriterCore:
             return
         self.path.append(items)
 
-    def _on_sync_requested(self, ticket: ev.Ticket) -> None:
-        if self._refusal is not None:
-            self._effects.append(ev.SyncFailedFor(ticket, self._refusal))
-            return
-        try:
-            self._syncs.request(ticket, self.path.last_appended_id)
-        except BusyError as error:
-            self._effects.append(ev.SyncFailedFor(ticket, error))
+    def _on_durable_requested(self, event: ev.DurableRequested) -> None:
+        answers = self._sync_answers
+        self._effects += answers.waits.add(event.waits)
+        if self.error is not None:
+            self._effects += answers.fail_waits(in_doubt(self._ledger_id, self.error))
+        elif self._is_closed:
+            self._effects += answers.fail_waits(LedgerClosedError(self._ledger_id, self.path.lac))
 
     def _on_close_requested(self, event: ev.CloseRequested) -> None:
         ticket = event.ticket
@@ -319,7 +320,7 @@ class WriterCore:
             not self.slots.down
             and self.error is None
             and self._close is None
-            and self._syncs.is_idle
+            and self._sync_answers.is_idle
             and self._keeper.is_idle
             and not self._unsynced.is_watched
             and not self._unsynced.is_near
@@ -340,17 +341,11 @@ class WriterCore:
         self._effects += self._keeper.watch(self._now_ms, is_flushed_for_good=is_flushed_for_good)
 
     def _drive_syncs(self) -> None:
-        if self._syncs.is_idle:
+        if self._sync_answers.is_idle:
             return
-        close = self._close
-        may_wait = self.error is None if close is None else close.may_wait(self._now_ms)
-        for effect in self._syncs.drive(
-            self.path.lac, self.path.last_acked_id, self.slots, self._now_ms, may_wait=may_wait
-        ):
-            if isinstance(effect, ev.SyncDone):
-                self._effects += self._explicit_lac.publish(effect, self.slots.live, self._now_ms)
-            else:
-                self._effects.append(effect)
+        close, now_ms = self._close, self._now_ms
+        may_wait = self.error is None if close is None else close.may_wait(now_ms)
+        self._effects += self._sync_answers.drive(now_ms, may_wait=may_wait)
 
     def _drive_close(self, close: Closing) -> None:
         if self._keeper.is_pending:
@@ -373,13 +368,14 @@ class WriterCore:
         self._effects.append(ev.CloseFailed(ticket, error))
 
     def _close_ledger(self, ticket: ev.Ticket) -> None:
-        self._effects += self._explicit_lac.give_up()
-        missing = self.path.missing_of_closed(self.path.lac)
-        self._effects.append(ev.CloseLedger(ticket, self.path.lac, self.path.length, missing))
+        path = self.path
+        missing = path.missing_of_closed(path.lac)
         self._end()
+        self._effects.append(ev.CloseLedger(ticket, path.lac, path.length, missing))
 
     def _end(self) -> None:
-        self._effects += self._explicit_lac.give_up()
+        closed = LedgerClosedError(self._ledger_id, self.path.lac)
+        self._effects += self._sync_answers.end(closed)
         self.path.drain()
         self._close = None
         self._is_ending = self._is_closed = True
@@ -392,8 +388,7 @@ class WriterCore:
         tickets = self.path.drain()
         if tickets:
             self._effects.append(ev.Failed(tickets, in_doubt(self._ledger_id, error)))
-        self._effects += self._syncs.fail_all(error)
-        self._effects += self._explicit_lac.give_up()
+        self._effects += self._sync_answers.fail_all(error, in_doubt(self._ledger_id, error))
         if self._close is not None and is_fenced:
             self._effects.append(ev.CloseFailed(self._close.ticket, error))
             self._close = None

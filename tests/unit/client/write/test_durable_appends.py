@@ -1,0 +1,106 @@
+"""Durability chosen late: calls that are answered when entries are on stable storage."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import zbk
+from tests.support.bookie_here import ONE, BookieHere
+from zbk.client.api import Client
+from zbk.client.write.ledger_creation import LedgerOptions
+from zbk.client.write.ledger_writer import LedgerWriter
+
+VD: LedgerOptions = {**ONE, "ledger_type": zbk.LedgerType.VD_JOURNAL}
+
+
+@pytest.fixture
+def world() -> Iterator[BookieHere]:
+    """A bookie that syncs VD ledgers only when a client asks."""
+    made = BookieHere(sync_interval_ms=0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(world: BookieHere) -> Iterator[Client]:
+    # 0: a writer does not sync by itself when it is idle
+    with zbk.connect(world.config.metadata, explicit_lac_ms=0) as made:
+        yield made
+
+
+@pytest.fixture
+def ledger(client: Client) -> LedgerWriter:
+    return client.create_ledger(**VD)
+
+
+def test_a_durable_append_is_answered_behind_the_lac(ledger: LedgerWriter) -> None:
+    assert ledger.append(b"volatile") == 0
+    assert ledger.last_add_confirmed == -1
+
+    assert ledger.append(b"durable", durable=True) == 1
+
+    assert ledger.last_add_confirmed == 1
+
+
+def test_durable_batches_and_futures_give_the_ids(ledger: LedgerWriter) -> None:
+    futures = [ledger.append_async(b"x", durable=True) for _ in range(3)]
+    many = ledger.append_many([b"y", b"z"], durable=True)
+
+    assert [future.result(30) for future in futures] == [0, 1, 2]
+    assert many.result(30) == range(3, 5)
+    assert ledger.last_add_confirmed == 4
+    assert ledger.append_many([], durable=True).result(30) == range(5, 5)
+
+
+def test_a_wait_for_an_entry_ends_with_it_and_not_with_later_ones(ledger: LedgerWriter) -> None:
+    ids = ledger.append_many([b"x"] * 10).result(30)
+    assert ledger.last_add_confirmed == -1
+
+    assert ledger.durable(ids[3]).result(30) >= 3
+
+    called: list[int] = []
+    ledger.durable(0).add_done_callback(lambda future: called.append(future.result()))
+    ledger.sync()
+    assert called == [9]
+
+
+def test_on_a_pd_ledger_each_append_is_durable(client: Client) -> None:
+    with client.create_ledger(**ONE) as ledger:
+        assert ledger.append(b"x", durable=True) == 0
+        assert ledger.durable(0).result(30) == 0
+
+
+def test_wrong_arguments_add_nothing(ledger: LedgerWriter) -> None:
+    for call in (
+        lambda: ledger.append(b"x", durable=1),  # type: ignore[arg-type]
+        lambda: ledger.append_many([b"x"], durable="yes"),  # type: ignore[arg-type]
+        lambda: ledger.durable(True),  # noqa: FBT003 - no keyword is meant
+        lambda: ledger.durable("0"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(zbk.ArgumentTypeError):
+            call()
+    with pytest.raises(zbk.ArgumentValueError):
+        ledger.durable(1)
+    with pytest.raises(zbk.EntryTooLargeError):
+        ledger.append(bytes(1 << 27), durable=True)
+    assert ledger.last_add_pushed == -1
+
+
+def test_a_durable_append_after_the_close_is_refused_and_a_wait_is_answered(
+    ledger: LedgerWriter,
+) -> None:
+    ledger.append(b"x")
+    assert ledger.close() == 0
+
+    with pytest.raises(zbk.LedgerClosedError):
+        ledger.append(b"y", durable=True)
+
+
+def test_a_client_that_is_closed_refuses_both(client: Client, ledger: LedgerWriter) -> None:
+    ledger.append(b"x")
+    client.close()
+
+    with pytest.raises((zbk.ClientClosedError, zbk.LedgerClosedError)):
+        ledger.append_many([b"y"], durable=True)
+    with pytest.raises(zbk.ClientClosedError):
+        ledger.durable(0)
