@@ -28,6 +28,7 @@ from zbk.protocol.entry.spans import Span, merged, overlaps
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
 from zbk.protocol.ledger.changes import begin_recovery
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.core_parts import VolatileTerms
 from zbk.protocol.write.events import (
     Acked,
     AddAnswered,
@@ -62,7 +63,6 @@ from zbk.protocol.write.events import (
     Tick,
     WriterLimits,
 )
-from zbk.protocol.write.unsynced_total import UnsyncedPart
 from zbk.protocol.write.writer import WriterCore
 
 LEDGER_ID = 7
@@ -129,7 +129,7 @@ class WriterCluster:
         spare_count: int = 0,
         limits: WriterLimits = LIMITS,
         *,
-        unsynced_part: UnsyncedPart | None = None,
+        volatile: VolatileTerms | None = None,
     ) -> None:
         ensemble = [f"b{slot}" for slot in range(quorum.ensemble_size)]
         spares = [f"spare{number}" for number in range(spare_count)]
@@ -144,7 +144,7 @@ class WriterCluster:
             digest_type=DigestType.XXH3,
             digest=self.digest,
             limits=limits,
-            unsynced_part=unsynced_part,
+            volatile=volatile,
         )
         self.limits = limits
         self.now_ms = 0

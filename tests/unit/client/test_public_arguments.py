@@ -148,6 +148,10 @@ BAD: dict[str, list[Wrong]] = {
         *values([b"a", b"x" * (2 << 20)]),
     ],
     "position": POSITION,
+    "sync_every": [
+        *types(1.5, b"1s", [1], YES),
+        *values(0, -1, 2**70, "", "7", "0s", "fast", "8 miles", "-1s"),
+    ],
     "roll_ms": [*types("5", 1.5, None, YES), *values(-1, 2**70)],
     "roll_size": [*types("5 MiB", 1.5, None, YES), *values(0, -1, 2**70)],
     "schema": types("schema", None, 7, {}),

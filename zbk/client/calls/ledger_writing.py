@@ -5,8 +5,13 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from zbk.client import arguments
 from zbk.client.calls.connection import ClientConnection
-from zbk.client.write.ledger_creation import LedgerOptions, plan_ledger
-from zbk.errors import LedgerClosedError, UnsupportedLedgerError
+from zbk.client.write.ledger_creation import (
+    LedgerOptions,
+    check_policy,
+    plan_ledger,
+    sync_policy,
+)
+from zbk.errors import ArgumentValueError, LedgerClosedError, UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
 
@@ -27,6 +32,9 @@ class LedgerWriteCalls(ClientConnection):
         acknowledged when ``ack_quorum_size`` (2) have it. Further keywords: ``ledger_type``
         (``PD_JOURNAL``), ``digest_type`` (``XXH3``), ``password``, ``custom_metadata``.
 
+        ``sync_every`` makes the writer of a VD ledger sync by itself: after a number of entries, a
+        size such as ``"8 MiB"`` or a time such as ``"1s"``.
+
         Raises:
             InvalidQuorumError: the sizes do not fit together.
             UnsupportedLedgerError: a VD ledger cannot be striped.
@@ -34,7 +42,8 @@ class LedgerWriteCalls(ClientConnection):
         """
         plan = plan_ledger(options)
         self.check_usable()
-        return self._writers.start(self._creator.create(plan, has_writer=True), plan.password)
+        made = self._creator.create(plan, has_writer=True)
+        return self._writers.start(made, plan.password, plan.sync_every)
 
     def create_ledgers(self, count: int, **options: Unpack[LedgerOptions]) -> "list[LedgerWriter]":
         """Create many ledgers of one kind at once, and return their writers.
@@ -54,7 +63,8 @@ class LedgerWriteCalls(ClientConnection):
         count = arguments.integer("count", count, 1, LEDGER_COUNT_MAX)
         plan = plan_ledger(options)
         self.check_usable()
-        return self._writers.start_all(self._creator.create_many(plan, count), plan.password)
+        made = self._creator.create_many(plan, count)
+        return self._writers.start_all(made, plan.password, plan.sync_every)
 
     def close_all(
         self, writers: "Iterable[LedgerWriter]", *, timeout: float | None = None
@@ -80,32 +90,40 @@ class LedgerWriteCalls(ClientConnection):
         """Create a ledger without a writer and return its id: ``open_for_append`` gives it one.
 
         For a writer in another process than the one that decides about the ledger. The keywords
-        are those of ``create_ledger``.
+        are those of ``create_ledger``, without ``sync_every``: that is the writer's.
         """
         plan = plan_ledger(options)
+        if plan.sync_every is not None:
+            why = "is an option of the writer: give it to open_for_append"
+            raise ArgumentValueError("sync_every", str(options["sync_every"]), why)
         self.check_usable()
         return self._creator.create(plan, has_writer=False).ledger_id
 
-    def open_for_append(self, ledger_id: int, password: bytes = b"") -> "LedgerWriter":
-        """Become the one writer of a reserved ledger.
+    def open_for_append(
+        self, ledger_id: int, password: bytes = b"", *, sync_every: int | str | None = None
+    ) -> "LedgerWriter":
+        """Become the one writer of a reserved ledger. ``sync_every`` is as in ``create_ledger``.
 
         At most one caller succeeds, ever: a compare-and-swap in the metadata decides.
 
         Raises:
+            ArgumentValueError: ``sync_every`` is no policy, or the ledger is not a VD ledger.
             IllegalTransitionError: it has, or had, a writer.
             LedgerClosedError: it is closed.
         """
         ledger_id, password = arguments.ledger_id(ledger_id), arguments.password(password)
+        policy = sync_policy(sync_every)
         self.check_usable()
 
         def claim(current: LedgerMetadata) -> LedgerMetadata:
             self._check_password(current, password)
+            check_policy(policy, current.ledger_type)
             if current.state is not LedgerState.OPEN:
                 raise LedgerClosedError(ledger_id, current.last_entry_id)
             return current.with_writer()
 
         metadata, _version = self._ledgers.update(ledger_id, claim)
-        return self._writers.start(metadata, password)
+        return self._writers.start(metadata, password, policy)
 
     def close_reserved_ledger(self, ledger_id: int, password: bytes = b"") -> None:
         """Close a ledger that never had a writer, as empty.

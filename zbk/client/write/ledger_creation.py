@@ -8,21 +8,26 @@ Source: BookKeeper's ``CreateBuilder`` and ``LedgerCreateOp``.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict
 from uuid import uuid4
 
 import msgspec
 
 from zbk.client import arguments
 from zbk.client.cluster.placer import BookiePlacer
+from zbk.config.units import parse_duration_ms, parse_size
 from zbk.durability.level import level_of
-from zbk.errors import ArgumentTypeError, ArgumentValueError, ZbkError
+from zbk.errors import ArgumentTypeError, ArgumentValueError, InvalidOptionError, ZbkError
 from zbk.metadata.records.ledgers import CREATE_COUNT_MAX, LedgerStore
 from zbk.protocol.entry.digest import ledger_key, password_digest
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.sync_policy import SyncEvery
 from zbk.system.clock import wall_ms
+
+SYNC_COUNT_MAX: Final = 1 << 40
+"""The most entries that a policy lets go un-synced; its limits in memory come long before."""
 
 
 class LedgerOptions(TypedDict, total=False):
@@ -35,6 +40,7 @@ class LedgerOptions(TypedDict, total=False):
     digest_type: DigestType | Literal["XXH3", "MAC", "NONE"]  # XXH3
     password: bytes  # empty
     custom_metadata: Mapping[str, bytes] | None  # none
+    sync_every: int | str | None  # none: entries, "8 MiB" or "1s"; then a VD writer syncs by itself
 
 
 class LedgerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +51,7 @@ class LedgerPlan(msgspec.Struct, frozen=True, kw_only=True):
     digest_type: DigestType
     password: bytes
     custom_metadata: Mapping[str, bytes]
+    sync_every: SyncEvery | None
 
 
 def plan_ledger(options: LedgerOptions) -> LedgerPlan:
@@ -76,7 +83,9 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
         digest_type=arguments.member(DigestType, "digest_type", digest_type),
         password=arguments.password(options.get("password", b"")),
         custom_metadata=arguments.custom_metadata(options.get("custom_metadata")),
+        sync_every=sync_policy(options.get("sync_every")),
     )
+    check_policy(plan.sync_every, plan.ledger_type)
     if plan.digest_type is DigestType.MAC and not plan.password:
         why = "needs a password; otherwise the MAC of a forged entry can be computed"
         raise ArgumentValueError("digest_type", plan.digest_type.value, why)
@@ -143,6 +152,43 @@ class LedgerCreator:
             )
 
         return [metadata for metadata, _version in self._ledgers.create_many(make, count)]
+
+
+def check_policy(policy: SyncEvery | None, ledger_type: LedgerType) -> None:
+    """Accept a policy only for a ledger whose entries can be un-synced.
+
+    Raises:
+        ArgumentValueError: every entry of the ledger is synced.
+    """
+    if policy is not None and not level_of(ledger_type).has_sync_cursor:
+        why = f"is for VD ledgers: every entry of a {ledger_type.value} ledger is synced"
+        raise ArgumentValueError("sync_every", str(policy), why)
+
+
+def sync_policy(value: object) -> SyncEvery | None:
+    """Return the policy that a number of entries, or a text with a unit, stands for.
+
+    >>> sync_policy("8 MiB"), sync_policy("2s")  # doctest: +NORMALIZE_WHITESPACE
+    (SyncEvery(every_ms=0, every_size=8388608, every_count=0),
+     SyncEvery(every_ms=2000, every_size=0, every_count=0))
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: it is none of these.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return SyncEvery(every_count=arguments.integer("sync_every", value, 1, SYNC_COUNT_MAX))
+    found = SyncEvery()
+    if value.strip()[-1:].isalpha():  # a number alone could be any of the three
+        with suppress(InvalidOptionError):
+            found = SyncEvery(every_size=parse_size(value))
+        with suppress(InvalidOptionError):
+            found = SyncEvery(every_ms=parse_duration_ms(value))
+    if found == SyncEvery():
+        why = 'give a number of entries, a size such as "8 MiB", or a duration such as "1s"'
+        raise ArgumentValueError("sync_every", value, why)
+    return found
 
 
 def _size(name: str, value: object) -> int:

@@ -35,7 +35,9 @@ from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.entry.digest import digest_function, ledger_key
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.core_parts import VolatileTerms
 from zbk.protocol.write.events import WriterLimits
+from zbk.protocol.write.sync_policy import SyncEvery
 from zbk.protocol.write.unsynced_total import UnsyncedTotal
 from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_s
@@ -117,18 +119,25 @@ class OpenWriters:
             if door is not None:
                 door.leave_message(WritableChanged())
 
-    def start(self, metadata: LedgerMetadata, password: bytes) -> LedgerWriter:
+    def start(
+        self, metadata: LedgerMetadata, password: bytes, sync_every: SyncEvery | None = None
+    ) -> LedgerWriter:
         """Start the writer of an empty ledger that is this client's to write.
 
         Raises:
             BusyError: the process can have no more threads.
             ClientClosedError: the client is being closed.
         """
-        return self.start_all([metadata], password)[0]
+        return self.start_all([metadata], password, sync_every)[0]
 
-    def start_all(self, metadatas: Sequence[LedgerMetadata], password: bytes) -> list[LedgerWriter]:
+    def start_all(
+        self,
+        metadatas: Sequence[LedgerMetadata],
+        password: bytes,
+        sync_every: SyncEvery | None = None,
+    ) -> list[LedgerWriter]:
         """Start the writers of empty ledgers at once; as ``start`` otherwise."""
-        begun = [self._begin(metadata, password) for metadata in metadatas]
+        begun = [self._begin(metadata, password, sync_every) for metadata in metadatas]
         wait_ms = min(self._ground.config.connect_timeout_ms, CONNECT_WAIT_MS_MAX)
         deadline_s = monotonic_s() + wait_ms / 1000
         for connected, _writer in begun:
@@ -137,11 +146,11 @@ class OpenWriters:
         return [writer for _connected, writer in begun]
 
     def _begin(
-        self, metadata: LedgerMetadata, password: bytes
+        self, metadata: LedgerMetadata, password: bytes, sync_every: SyncEvery | None
     ) -> tuple[threading.Event, LedgerWriter]:
         """Return a writer, and an event for when its bookies are connected or have failed."""
         ground, config = self._ground, self._ground.config
-        core = self._core(metadata, password)
+        core = self._core(metadata, password, sync_every)
         door = self._door_of(metadata.ledger_id)
 
         def rouse(is_lone: bool) -> None:
@@ -208,7 +217,10 @@ class OpenWriters:
         if door is not None and door.dropped:
             door.leave_message(LookAround())
 
-    def _core(self, metadata: LedgerMetadata, password: bytes) -> WriterCore:
+    def _core(
+        self, metadata: LedgerMetadata, password: bytes, sync_every: SyncEvery | None
+    ) -> WriterCore:
+        part = self._unsynced_total.parts[metadata.ledger_id % len(self._doors)]
         return WriterCore(
             metadata.ledger_id,
             metadata.quorum,
@@ -217,7 +229,7 @@ class OpenWriters:
             digest_type=metadata.digest_type,
             digest=digest_function(metadata.digest_type, password, metadata.ledger_id),
             limits=self._limits,
-            unsynced_part=self._unsynced_total.parts[metadata.ledger_id % len(self._doors)],
+            volatile=VolatileTerms(part, sync_every),
         )
 
 

@@ -16,10 +16,18 @@ from zbk.protocol.write.lac_policy import WriterLevel
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.sync_answers import SyncAnswers
 from zbk.protocol.write.sync_point import SyncPoint
+from zbk.protocol.write.sync_policy import SyncEvery, SyncPolicy
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.unsynced_limit import UnsyncedLimit
-from zbk.protocol.write.unsynced_total import UnsyncedPart
+from zbk.protocol.write.unsynced_total import UnsyncedPart, UnsyncedTotal
 from zbk.protocol.write.write_path import WritePath
+
+
+class VolatileTerms(msgspec.Struct, frozen=True):
+    """What a caller says of entries that are acknowledged and not durable yet."""
+
+    unsynced_part: UnsyncedPart | None = None  # where they count; ``None``: no shared limit
+    sync_every: SyncEvery | None = None
 
 
 class CoreParts(msgspec.Struct, frozen=True):
@@ -42,19 +50,19 @@ def parts_of_writer(
     ensemble: Sequence[str],
     encoder: BatchEncoder,
     limits: WriterLimits,
-    unsynced_part: UnsyncedPart,
+    volatile: VolatileTerms,
 ) -> CoreParts:
     """Return the parts of a writer of an empty ledger."""
     ledger_id, ack_size, grace_ms = encoder.ledger_id, quorum.ack_size, limits.quorum_grace_ms
     slots = WriterSlots(ensemble)
-    keeps_unsynced = level.restart_revokes_acks
+    part = volatile.unsynced_part or UnsyncedTotal(limits.unsynced_size_max).parts[0]
     path = WritePath(
         quorum,
         level.new_lac_policy(quorum),
         encoder,
         limits,
         slots,
-        unsynced_part if keeps_unsynced else None,
+        part if level.restart_revokes_acks else None,
     )
     syncs = SyncRounds(
         ledger_id, ack_size=ack_size, grace_ms=grace_ms, count_max=limits.sync_count_max
@@ -66,6 +74,8 @@ def parts_of_writer(
         if level.changes_ensemble_at == "any time"
         else SyncPoint(path, slots, syncs, ack_size=ack_size, grace_ms=grace_ms)
     )
+    every = volatile.sync_every
+    policy = None if every is None else SyncPolicy(every, path)
     keeper = EnsembleKeeper(slots, path, limits, ack_size=ack_size, sync_point=sync_point)
     return CoreParts(
         slots=slots,
@@ -75,7 +85,7 @@ def parts_of_writer(
         idle=Idle(path, slots, syncs, explicit_lac, has_sync=has_idle_sync),
         keeper=keeper,
         answers=BookieAnswers(slots, path, syncs, explicit_lac, keeper),
-        unsynced=UnsyncedLimit(ledger_id, path, slots, syncs, limits),
+        unsynced=UnsyncedLimit(ledger_id, path, slots, syncs, limits, policy),
         sync_answers=SyncAnswers(
             path, slots, syncs, explicit_lac, DurableWaits(ledger_id, limits.durable_count_max)
         ),

@@ -12,6 +12,15 @@ from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
 
 
+def earliest(*times_ms: int | None) -> int | None:
+    """Return the first of some times; ``None`` is never.
+
+    >>> earliest(None, 7, 3), earliest(None)
+    (3, None)
+    """
+    return min((one for one in times_ms if one is not None), default=None)
+
+
 class Idle:
     """The work of one writer while nothing is queued or pending."""
 
@@ -41,12 +50,10 @@ class Idle:
 
     def due_ms(self, *, is_ending: bool) -> int | None:
         """Return when ``tick`` is needed, if no event comes before; ``None``: never."""
-        due_ms = self._explicit_lac.due_ms(self._path.pushed_lac, self._slots.live)
-        if self._sync is not None and not is_ending:
-            sync_ms = self._sync.due_ms(self._path.lac)
-            if sync_ms is not None:
-                return sync_ms if due_ms is None else min(due_ms, sync_ms)
-        return due_ms
+        lac_ms = self._explicit_lac.due_ms(self._path.pushed_lac, self._slots.live)
+        if self._sync is None or is_ending:
+            return lac_ms
+        return earliest(lac_ms, self._sync.due_ms(self._path.lac))
 
     def tick(self, now_ms: int, *, is_ending: bool) -> list[Effect]:
         """Return the LACs to send now; demand a round of syncs if one is due."""

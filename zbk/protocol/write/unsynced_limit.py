@@ -1,10 +1,11 @@
 """The limit on acknowledged batches that are not durable, of one writer.
 
 These batches stay in memory: a bookie that restarts is sent them again. The writer syncs by itself
-when half of ``unsynced_size_max`` or ``unsynced_batch_count_max`` is reached, or half of what all
-writers of the client may keep (``unsynced_total``). At a limit it sends no more batches
-(``write_path``). When its own limit is reached, and ``quorum_grace_ms`` and one more round of syncs
-do not help, it ends with CannotAdvance.
+when its policy says so (``sync_policy``), and when half of ``unsynced_size_max`` or
+``unsynced_batch_count_max`` is reached, or half of what all writers of the client may keep
+(``unsynced_total``). At a limit it sends no more batches (``write_path``). When its own limit is
+reached, and ``quorum_grace_ms`` and one more round of syncs do not help, it ends with
+CannotAdvance.
 """
 
 from typing import Final
@@ -14,6 +15,7 @@ from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.write.events import WriterLimits
 from zbk.protocol.write.grace import Grace
 from zbk.protocol.write.slots import WriterSlots
+from zbk.protocol.write.sync_policy import SyncPolicy
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
 
@@ -28,8 +30,8 @@ class UnsyncedLimit:
     """Watches the acknowledged batches beyond the LAC."""
 
     __slots__ = (
-        "_demanded_lac", "_grace", "_is_last_sync", "_ledger_id", "_path", "_slots", "_sync_at_ms",
-        "_syncs", "is_watched",
+        "_demanded_lac", "_grace", "_is_last_sync", "_ledger_id", "_path", "_policy", "_slots",
+        "_sync_at_ms", "_syncs", "is_watched",
     )  # fmt: skip
 
     def __init__(
@@ -39,21 +41,37 @@ class UnsyncedLimit:
         slots: WriterSlots,
         syncs: SyncRounds,
         limits: WriterLimits,
+        policy: SyncPolicy | None,
     ) -> None:
+        self._policy = policy
         self._ledger_id = ledger_id
         self._path = path
         self._slots = slots
         self._syncs = syncs
         self._grace = Grace(limits.quorum_grace_ms)
         self._sync_at_ms = 0
-        self._demanded_lac = NO_ENTRY  # the LAC when this last demanded a sync
+        self._demanded_lac = NO_ENTRY - 1  # the LAC when this last demanded a sync; lower: never
         self._is_last_sync = False  # the grace is over: one more round, and then the end
-        self.is_watched = False  # half of the limit was reached at the last look
+        self.is_watched = False  # a sync was wanted at the last look
 
     @property
     def is_near(self) -> bool:
         """True when half of the limit is reached."""
         return self._path.unsynced_pressure >= NEAR
+
+    def wants_sync(self, now_ms: int) -> bool:
+        """Return whether so much is not durable that the writer is to sync."""
+        if self._path.unsynced_pressure >= NEAR:
+            return True
+        return self._policy is not None and self._policy.is_due(now_ms)
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the policy wants a sync, if no event comes before; ``None``: never."""
+        due_ms = None if self._policy is None else self._policy.due_ms
+        if due_ms is None or not self._syncs.is_idle:
+            return None
+        return due_ms if self._path.lac > self._demanded_lac else max(due_ms, self._sync_at_ms)
 
     def watch(self, now_ms: int) -> None:
         """Demand a round of syncs if one is due.
@@ -62,7 +80,7 @@ class UnsyncedLimit:
             CannotAdvanceError: the limit is reached, for too long.
         """
         is_full = self._path.unsynced_share >= 1
-        self.is_watched = self.is_near
+        self.is_watched = self.wants_sync(now_ms)
         is_stuck = is_full and self._grace.is_over(now_ms)
         if not is_stuck:
             self._is_last_sync = False

@@ -41,9 +41,9 @@ from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write import events as ev
 from zbk.protocol.write.batch_encoder import BatchEncoder
 from zbk.protocol.write.closing import ClosePhase, Closing, in_doubt, not_durable
-from zbk.protocol.write.core_parts import parts_of_writer
+from zbk.protocol.write.core_parts import VolatileTerms, parts_of_writer
+from zbk.protocol.write.idle import earliest
 from zbk.protocol.write.lac_policy import WriterLevel
-from zbk.protocol.write.unsynced_total import UnsyncedPart, UnsyncedTotal
 
 
 class WriterCore:
@@ -72,11 +72,9 @@ class WriterCore:
         digest_type: DigestType,
         digest: DigestFunction,
         limits: ev.WriterLimits | None = None,
-        unsynced_part: UnsyncedPart | None = None,
+        volatile: VolatileTerms | None = None,
     ) -> None:
         """Make a writer of an empty ledger.
-
-        ``unsynced_part``: where it counts what is not durable; ``None``: there is no shared limit.
 
         Raises:
             UnsupportedLedgerError: the level cannot work with these sizes.
@@ -87,8 +85,8 @@ class WriterCore:
         self._level = level
         self._limits = limits or ev.WriterLimits()
         encoder = BatchEncoder(ledger_id, quorum, digest_type, digest)
-        part = unsynced_part or UnsyncedTotal(self._limits.unsynced_size_max).parts[0]
-        parts = parts_of_writer(quorum, level, ensemble, encoder, self._limits, part)
+        volatile = volatile or VolatileTerms()
+        parts = parts_of_writer(quorum, level, ensemble, encoder, self._limits, volatile)
         self.slots = parts.slots
         self.path = parts.path
         self._syncs = parts.syncs
@@ -136,7 +134,7 @@ class WriterCore:
             return None
         if self._is_closed or self._close is not None:
             return None
-        return self._idle.due_ms(is_ending=self._is_ending)
+        return earliest(self._idle.due_ms(is_ending=self._is_ending), self._unsynced.due_ms)
 
     # ------------------------------------------------------------------ the door
 
@@ -190,8 +188,8 @@ class WriterCore:
         """
         self._effects = effects
         if not self._is_closed:
-            is_near = self.path.beyond and self._unsynced.is_near
-            if not self._is_calm or self.slots.down or is_near:
+            wants_sync = self.path.beyond and self._unsynced.wants_sync(self._now_ms)
+            if not self._is_calm or self.slots.down or wants_sync:
                 self._is_calm = self._is_undisturbed
             self._go_on(is_tick=False)
         self._check()
@@ -323,7 +321,7 @@ class WriterCore:
             and self._sync_answers.is_idle
             and self._keeper.is_idle
             and not self._unsynced.is_watched
-            and not self._unsynced.is_near
+            and not self._unsynced.wants_sync(self._now_ms)
         )
 
     def _watch_bookies(self, is_tick: bool) -> None:

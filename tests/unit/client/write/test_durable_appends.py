@@ -6,6 +6,7 @@ import pytest
 
 import zbk
 from tests.support.bookie_here import ONE, BookieHere
+from tests.support.waiting import wait_until
 from zbk.client.api import Client
 from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.client.write.ledger_writer import LedgerWriter
@@ -68,6 +69,36 @@ def test_on_a_pd_ledger_each_append_is_durable(client: Client) -> None:
     with client.create_ledger(**ONE) as ledger:
         assert ledger.append(b"x", durable=True) == 0
         assert ledger.durable(0).result(30) == 0
+
+
+@pytest.mark.parametrize("policy", [3, "3 B", "20ms"])
+def test_a_policy_of_the_ledger_syncs_without_a_call(client: Client, policy: int | str) -> None:
+    ledger = client.create_ledger(**(VD | {"sync_every": policy}))
+    for _ in range(3):
+        ledger.append(b"x")
+
+    wait_until(lambda: ledger.last_add_confirmed == 2, what="the writer's own sync")
+
+
+def test_the_writer_of_a_reserved_ledger_has_the_policy(client: Client) -> None:
+    with pytest.raises(zbk.ArgumentValueError, match="open_for_append"):
+        client.reserve_ledger(**(VD | {"sync_every": 1}))
+    ledger_id = client.reserve_ledger(**VD)
+    ledger = client.open_for_append(ledger_id, sync_every=1)
+
+    ledger.append(b"x")
+
+    wait_until(lambda: ledger.last_add_confirmed == 0, what="the writer's own sync")
+
+
+def test_a_pd_ledger_has_no_policy_and_stays_as_it_was(client: Client) -> None:
+    with pytest.raises(zbk.ArgumentValueError, match="PD_JOURNAL"):
+        client.create_ledger(**(ONE | {"sync_every": "1s"}))
+    ledger_id = client.reserve_ledger(**ONE)
+    with pytest.raises(zbk.ArgumentValueError, match="PD_JOURNAL"):
+        client.open_for_append(ledger_id, sync_every=1)
+
+    assert client.open_for_append(ledger_id).append(b"x") == 0
 
 
 def test_wrong_arguments_add_nothing(ledger: LedgerWriter) -> None:

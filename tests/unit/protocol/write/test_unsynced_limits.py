@@ -6,6 +6,7 @@ import pytest
 from tests.support.writer_cluster import LIMITS, WriterCluster
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.core_parts import VolatileTerms
 from zbk.protocol.write.events import SendAdd, SendSync
 from zbk.protocol.write.unsynced_total import UnsyncedTotal
 
@@ -18,7 +19,7 @@ def cluster_up(total: UnsyncedTotal | None = None, **limits: int) -> WriterClust
         Quorum(3, 3, 2),
         LedgerType.VD_JOURNAL,
         limits=msgspec.structs.replace(LIMITS, **limits),
-        unsynced_part=None if total is None else total.parts[0],
+        volatile=None if total is None else VolatileTerms(total.parts[0]),
     )
     for slot in range(3):
         cluster.connect(slot)
@@ -103,7 +104,7 @@ def test_what_a_writer_keeps_is_counted_until_it_is_durable_or_the_writer_ends()
 
 def test_a_pd_writer_counts_nothing() -> None:
     total = UnsyncedTotal(1)
-    cluster = WriterCluster(Quorum(3, 3, 2), unsynced_part=total.parts[0])
+    cluster = WriterCluster(Quorum(3, 3, 2), volatile=VolatileTerms(total.parts[0]))
     for slot in range(3):
         cluster.connect(slot)
 
