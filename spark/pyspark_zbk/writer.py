@@ -48,6 +48,8 @@ PENDING_ENTRY_COUNT: Final = 4
 """Entries of a task in flight to the bookies: with ``entryBytes`` they bound its memory."""
 
 PENDING_SIZE_MIN: Final = 2 * 1024 * 1024
+UNSYNCED_SIZE_MIN: Final = 8 * 1024 * 1024
+"""Bytes that a task keeps until they are durable; it syncs at half of them."""
 REQUEST_SIZE: Final = 256 * 1024
 """Bytes of small entries that the client gets in one call."""
 
@@ -135,6 +137,7 @@ class LoadWriter:
             pending_size_max=under_way_size,  # not yet answered by an ack quorum
             window_size=under_way_size,
             backlog_size=under_way_size,  # not yet answered by the slowest bookie
+            unsynced_size_max=max(UNSYNCED_SIZE_MIN, 2 * under_way_size),
         )
         ledger = self.data_sets(client).create_ledger(
             ticket, partition=partition, attempt=attempt, **self._shape.keywords()
