@@ -3,14 +3,16 @@
 import shutil
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 
 import zbk
 from zbk.cluster.local import LocalCluster
 from zbk.console.console import running_console
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
@@ -59,16 +61,19 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
+def browser() -> Iterator["webdriver.Chrome"]:
+    from selenium.webdriver import Chrome, ChromeOptions  # noqa: PLC0415 - it takes long
+    from selenium.webdriver.chrome.service import Service  # noqa: PLC0415 - same
+
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
+    options = ChromeOptions()
     options.binary_location = CHROMIUM
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(argument)
     options.add_argument("--window-size=1280,860")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, Service(DRIVER))
+    driver = Chrome(options, Service(DRIVER))
     driver.set_page_load_timeout(30)
     yield driver
     driver.quit()

@@ -4,18 +4,20 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import axe_core_python
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import zbk
 from tests.browser.conftest import Site
 from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:  # it takes long, and most processes run no test of this file
+    from selenium import webdriver
 
 AXE = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
 IMAGES = os.environ.get("ZBK_CONSOLE_IMAGES")  # a folder: write a screenshot of each page there
@@ -45,12 +47,12 @@ def twin(site: Site, path: str, query: str = "") -> dict[str, Any]:
     return found
 
 
-def errors_in(browser: webdriver.Chrome) -> list[str]:
+def errors_in(browser: "webdriver.Chrome") -> list[str]:
     log = browser.get_log("browser")  # type: ignore[no-untyped-call] # selenium has no type for it
     return [one["message"] for one in log if one["level"] == "SEVERE"]
 
 
-def violations(browser: webdriver.Chrome) -> list[str]:
+def violations(browser: "webdriver.Chrome") -> list[str]:
     browser.execute_script(AXE)
     found = browser.execute_async_script(
         "const done = arguments[0]; axe.run().then((found) => done(found.violations))"
@@ -58,24 +60,24 @@ def violations(browser: webdriver.Chrome) -> list[str]:
     return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
 
 
-def text_of_live(browser: webdriver.Chrome) -> str:
+def text_of_live(browser: "webdriver.Chrome") -> str:
     return str(browser.execute_script("return document.getElementById('live').textContent"))
 
 
-def wrong_now(browser: webdriver.Chrome) -> str:
+def wrong_now(browser: "webdriver.Chrome") -> str:
     """The part of the overview that names dead bookies, ledgers at risk and the repair."""
     script = "return document.querySelector('.incident')?.textContent ?? ''"
     return str(browser.execute_script(script))
 
 
-def shown(browser: webdriver.Chrome, selector: str, end: str) -> list[str]:
+def shown(browser: "webdriver.Chrome", selector: str, end: str) -> list[str]:
     """The texts of figures that end so, read in one step: the page replaces its figures."""
     script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
     texts: list[str] = browser.execute_script(script, f"#live svg {selector}")
     return [one for one in texts if one.endswith(end)]
 
 
-def at_risk(browser: webdriver.Chrome) -> list[int]:
+def at_risk(browser: "webdriver.Chrome") -> list[int]:
     """The entries at risk at each bookie, as the figure of the open page names them."""
     return [int(one.split()[0].replace(",", "")) for one in shown(browser, "text.tick", " at risk")]
 
@@ -85,7 +87,7 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(
-    site: Site, browser: webdriver.Chrome
+    site: Site, browser: "webdriver.Chrome"
 ) -> None:
     wait_for(lambda: twin(site, "/index")["headline"]["bookie_count"] == 4)
     browser.get(site.url)
@@ -122,7 +124,7 @@ def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(
 @pytest.mark.parametrize("mode", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_renders_without_errors_and_is_accessible(
-    site: Site, browser: webdriver.Chrome, name: str, mode: str
+    site: Site, browser: "webdriver.Chrome", name: str, mode: str
 ) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia",
@@ -139,7 +141,7 @@ def test_a_page_renders_without_errors_and_is_accessible(
 
 
 def test_the_map_of_a_ledger_has_a_block_for_each_bookie(
-    site: Site, browser: webdriver.Chrome
+    site: Site, browser: "webdriver.Chrome"
 ) -> None:
     browser.get(f"{site.url}/ledgers/{site.pd_id}")
     found = twin(site, f"/ledgers/{site.pd_id}")
@@ -149,7 +151,7 @@ def test_the_map_of_a_ledger_has_a_block_for_each_bookie(
 
 
 def test_zooming_into_a_striped_ledger_shows_which_bookies_have_which_entry(
-    site: Site, browser: webdriver.Chrome
+    site: Site, browser: "webdriver.Chrome"
 ) -> None:
     browser.get(f"{site.url}/ledgers/{site.striped_id}")
     assert browser.find_elements(By.CSS_SELECTOR, "svg rect.striped")
@@ -163,7 +165,7 @@ def test_zooming_into_a_striped_ledger_shows_which_bookies_have_which_entry(
 
 
 def test_the_gap_of_a_vd_ledger_is_what_a_loss_of_power_takes_now(
-    site: Site, browser: webdriver.Chrome
+    site: Site, browser: "webdriver.Chrome"
 ) -> None:
     writer = site.client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
     writer.append_many([b"y" * 100] * 100).result()
@@ -178,7 +180,7 @@ def test_the_gap_of_a_vd_ledger_is_what_a_loss_of_power_takes_now(
 
 
 def test_the_configuration_of_running_bookies_is_shown(
-    site: Site, browser: webdriver.Chrome
+    site: Site, browser: "webdriver.Chrome"
 ) -> None:
     wait_for(lambda: len(twin(site, "/config")["bookies"]["options"]) > 20)
     browser.get(f"{site.url}/config")
@@ -192,7 +194,9 @@ def test_the_configuration_of_running_bookies_is_shown(
     assert "sync_interval_ms 0 command line 1000" in " ".join(table.split())
 
 
-def test_the_keyboard_leads_through_lists_and_pages(site: Site, browser: webdriver.Chrome) -> None:
+def test_the_keyboard_leads_through_lists_and_pages(
+    site: Site, browser: "webdriver.Chrome"
+) -> None:
     browser.get(f"{site.url}/ledgers")
     body = browser.find_element(By.TAG_NAME, "body")
     body.send_keys("j")
@@ -207,7 +211,7 @@ def test_the_keyboard_leads_through_lists_and_pages(site: Site, browser: webdriv
 
 
 def test_an_action_shows_its_consequence_and_command_and_runs(
-    site: Site, browser: webdriver.Chrome
+    site: Site, browser: "webdriver.Chrome"
 ) -> None:
     with site.client.create_ledger() as ledger:
         ledger.append(b"away")
