@@ -1,7 +1,8 @@
 """Which tests run in which of xdist's processes, and in which order.
 
 A process runs a whole file, or all files that share a server: those of Spark share a session, which
-takes ten seconds of both cores to start; others share a ZooKeeper.
+takes ten seconds of both cores to start; others share a ZooKeeper. Long files whose tests share
+nothing are given out test by test.
 
 Tests of Spark and of real processes mostly wait; the others mostly compute. One process begins with
 what computes and the others begin with what waits, so that both cores have work all the time. What
@@ -37,11 +38,19 @@ _TOGETHER: Final = {
 }
 """What one process runs as a whole, by a name that says where it belongs."""
 
+_ALONE: Final = (
+    "tests/docs/test_pages.py",
+    "tests/simulation/test_defects.py",
+    "tests/simulation/test_seeds",
+)
+"""Files whose tests share nothing."""
+
 _LONG_WAITING: Final = (
     f"{_SPARK}/session",
     f"{_INTEGRATION}/test_streams.py",
     f"{_INTEGRATION}/zookeeper",
     "tests/docs/test_pages.py",
+    "tests/browser/",
     f"{_INTEGRATION}/test_demo.py",
     f"{_INTEGRATION}/test_failures.py",
     f"{_SPARK}/",
@@ -56,6 +65,7 @@ _LONG_WAITING: Final = (
     f"{_INTEGRATION}/test_thousand_ledgers.py",
     f"{_INTEGRATION}/test_bench_write.py",
     "tests/packaging/",
+    "tests/docs/",
     f"{_INTEGRATION}/",
 )
 """Tests that mostly wait, those that take longest first."""
@@ -95,8 +105,12 @@ def scope_of(node_id: str) -> str:
 
     >>> scope_of("tests/unit/test_docs.py::test_a"), scope_of("tests/spark/test_streams.py::test_b")
     ('tests/unit/test_docs.py', 'tests/spark/session')
+    >>> scope_of("tests/docs/test_pages.py::test_c[tutorial]")
+    'tests/docs/test_pages.py::test_c[tutorial]'
     """
     path = node_id.partition("::")[0]
+    if path.startswith(_ALONE):
+        return node_id
     return next((name for name, starts in _TOGETHER.items() if path.startswith(starts)), path)
 
 
