@@ -172,7 +172,7 @@ def _is_begun(head: bytes, end: Chain | None) -> bool:
 
 def _has_bytes(file: File, offset: int) -> bool:
     while window := file.pread(_WINDOW_SIZE, offset):
-        if any(window):
+        if window != bytes(len(window)):
             return True
         offset += len(window)
     return False
