@@ -9,6 +9,7 @@ from urllib.request import urlopen
 
 import axe_core_python
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -83,7 +84,15 @@ def at_risk(browser: "webdriver.Chrome") -> list[int]:
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
-    wait_until(is_so, 30.0)
+    """Wait until it is so; an element that is gone belongs to the page before."""
+
+    def is_so_now() -> bool:
+        try:
+            return is_so()
+        except StaleElementReferenceException:
+            return False
+
+    wait_until(is_so_now, 30.0)
 
 
 def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(

@@ -41,7 +41,7 @@ _TOGETHER: Final = {
 _ALONE: Final = (
     "tests/docs/test_pages.py",
     "tests/simulation/test_defects.py",
-    "tests/simulation/test_seeds",
+    "tests/simulation/test_seeds_of_the_day.py",
 )
 """Files whose tests share nothing."""
 
@@ -107,6 +107,8 @@ def scope_of(node_id: str) -> str:
     ('tests/unit/test_docs.py', 'tests/spark/session')
     >>> scope_of("tests/docs/test_pages.py::test_c[tutorial]")
     'tests/docs/test_pages.py::test_c[tutorial]'
+    >>> scope_of("tests/simulation/test_seeds_chosen.py::test_d[3]")  # they are counted together
+    'tests/simulation/test_seeds_chosen.py'
     """
     path = node_id.partition("::")[0]
     if path.startswith(_ALONE):
