@@ -68,17 +68,17 @@ class DurableWaits:
         self._target_id = None
 
     def failed(self, lac: int, error: ZbkError) -> list[Effect]:
-        """Record that the requested sync failed; return the failures of the waits it covered."""
-        failures: list[Effect] = []
+        """Record that the requested sync failed; return the answers of the waits it covered."""
+        answers = self._done(lac)
         covered_id = NO_ENTRY if self._target_id is None else self._target_id
         while self._heap and self._heap[0][0] <= covered_id:
             entry_id, _number, wait = heappop(self._heap)
             one = error
             if isinstance(error, CannotAdvanceError):
                 one = CannotAdvanceError(self._ledger_id, lac, entry_id, error.reason)
-            failures.append(SyncFailedFor(wait.ticket, one))
+            answers.append(SyncFailedFor(wait.ticket, one))
         self._target_id = None
-        return failures
+        return answers
 
     def fail_all(self, lac: int, error: ZbkError) -> list[Effect]:
         """Forget everything; return the answers of all waits: those beyond the LAC fail.

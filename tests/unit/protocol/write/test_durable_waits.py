@@ -15,6 +15,7 @@ from zbk.protocol.write.events import (
     SyncDone,
     SyncFailedFor,
 )
+from zbk.protocol.write.sync_rounds import SyncRounds
 
 
 class Waiting(WriterCluster):
@@ -172,6 +173,21 @@ def test_too_many_waits_are_refused_and_the_others_stay() -> None:
     assert [(one.ticket, type(one.error)) for one in refused] == [("c", BusyError)]  # type: ignore[union-attr]
     failed = waits.fail_all(-1, BookieUnavailableError("b", "gone"))
     assert [one.ticket for one in failed] == ["a", "b"]  # type: ignore[union-attr]
+
+
+def test_a_sync_that_fails_half_way_answers_what_it_made_durable() -> None:
+    waits, syncs = DurableWaits(7, count_max=4), SyncRounds(7, ack_size=2, grace_ms=1, count_max=1)
+    waits.add([DurableWait("a", 0), DurableWait("b", 1)])
+    waits.drive(-1, syncs)
+    waits.add([DurableWait("c", 2)])
+
+    answers = waits.failed(0, CannotAdvanceError(7, 0, 1, "two of three are away"))
+
+    done, failed = answers
+    assert done == SyncDone("a", 0)
+    assert isinstance(failed, SyncFailedFor)
+    assert failed.ticket == "b"
+    assert len(waits) == 1, "the last one was not part of it"
 
 
 @pytest.mark.parametrize("lac", [-1, 0, 1])
