@@ -135,7 +135,8 @@ class LedgerWriter:
         """Bytes of encoded entries in memory that some bookie has not answered.
 
         They may be acknowledged: a bookie that is slow or away still needs them. The limit is
-        ``backlog_size`` of the client's options, and one batch more.
+        ``backlog_size`` of the client's options, and one batch more. A bookie of a VD ledger that
+        restarts needs ``unsynced_size_max`` more at most.
         """
         return self._core.path.backlog_size
 
