@@ -38,8 +38,11 @@ def spark(marks_folder: Path) -> Iterator[SparkSession]:
     # workers find the sources of tests, and the packages of this checkout, by name
     paths = [str(ROOT), str(ROOT / "spark"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ[MARKS] = str(marks_folder)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    started = session.start("zbk tests", master="local[2,4]", settings=SETTINGS, log_level="OFF")
+    with pytest.MonkeyPatch.context() as patch:  # the JVM keeps it, and this process may not
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+        started = session.start(
+            "zbk tests", master="local[2,4]", settings=SETTINGS, log_level="OFF"
+        )
     with started:
         yield started
 

@@ -76,10 +76,11 @@ def test_a_signal_ends_it_and_is_its_exit_code(command: list[str], tmp_path: Pat
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert (is_warm(process), process.poll()) == (True, None)
+        before = is_warm(process), process.poll()
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.001)
-        process.kill()
+        process.kill()  # before anything is judged: a failure waits for the process
+        assert before == (True, None)
         assert process.wait(30) == process.poll() == -signal.SIGKILL
 
 
