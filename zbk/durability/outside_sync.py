@@ -129,12 +129,13 @@ class OutsideSync:
         """The bookie ids to ask, by slot."""
         return self._bookies
 
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+    def handle(  # noqa: PLR0911 - one for each event
+        self, event: Event, now_ms: int
+    ) -> list[Effect]:
         """Handle one event and return the effects. Events after the end are ignored."""
         del now_ms  # all machines have this signature; time-outs are events
-        return [] if self._is_over else self._next(event)
-
-    def _next(self, event: Event) -> list[Effect]:
+        if self._is_over:
+            return []
         match event:
             case SyncStarted():
                 return self._ask()

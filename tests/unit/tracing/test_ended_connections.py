@@ -8,7 +8,6 @@ from opentelemetry.trace import StatusCode
 
 from tests.support.raw_peers import RawPeer
 from tests.support.traces import Traces
-from tests.support.traces import traces as recorded
 from tests.support.waiting import wait_until
 from tests.support.wire_peers import Echo, front
 from zbk.protocol.entry.words import LedgerType
@@ -23,13 +22,6 @@ COUNT = 2 * answer_budget.TOTAL_SIZE_MAX // (1 + answer_budget.SHARE) // MIB
 """Reads of one connection: there is room for the answers of about half of them."""
 
 TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
-
-
-@pytest.fixture
-def traces() -> Traces:
-    made = recorded()
-    made.clear()
-    return made
 
 
 @pytest.fixture

@@ -19,13 +19,6 @@ VD = LedgerOptions(ledger_type=LedgerType.VD_JOURNAL, **ONE)
 
 
 @pytest.fixture
-def traces() -> Traces:
-    made = recorded()
-    made.clear()
-    return made
-
-
-@pytest.fixture
 def bookie() -> Iterator[BookieHere]:
     recorded()  # before the bookie: it traces if its program uses OpenTelemetry
     made = BookieHere()

@@ -201,8 +201,7 @@ class WriterBody:
                     self._setup.traced.take_sync(ask.future)
                 self._handle(core.SyncRequested(ask.future), now_ms)
             case AskDurable():
-                wait = core.DurableWait(ask.future, ask.entry_id)
-                self._handle(core.DurableRequested((wait,)), now_ms)
+                self._handle(core.DurableRequested(ask.future, ask.entry_id), now_ms)
             case AskClose():
                 self._mailbox.end(LedgerClosedError(self.ledger_id))
                 self._ask_close(ask, now_ms)

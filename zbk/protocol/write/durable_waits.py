@@ -8,13 +8,12 @@ fail; later ones get the next sync. So a thousand waits cost as many fsyncs as o
 Source: the relaxed-durability proposal; the inverse of BookKeeper's ``WriteFlag.DEFERRED_SYNC``.
 """
 
-from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
 from zbk.errors import BusyError, CannotAdvanceError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY
-from zbk.protocol.write.events import DurableWait, Effect, SyncDone, SyncFailedFor
+from zbk.protocol.write.events import Effect, SyncDone, SyncFailedFor, Ticket
 from zbk.protocol.write.sync_rounds import SyncRounds
 
 TICKET: Final = object()
@@ -32,7 +31,7 @@ class DurableWaits:
     def __init__(self, ledger_id: int, count_max: int) -> None:
         self._ledger_id = ledger_id
         self._count_max = count_max
-        self._heap: list[tuple[int, int, DurableWait]] = []
+        self._heap: list[tuple[int, int, Ticket]] = []
         self._count = 0  # of all waits so far: equal entry ids stay in order
         self._last_id = NO_ENTRY  # the highest that is waited for
         self._target_id: int | None = None  # of the sync that is requested
@@ -41,19 +40,16 @@ class DurableWaits:
         """Return the number of waits."""
         return len(self._heap)
 
-    def add(self, waits: Sequence[DurableWait]) -> list[Effect]:
-        """Record waits; return the failures of those that are too many."""
-        refused: list[Effect] = []
-        for wait in waits:
-            if len(self._heap) >= self._count_max:
-                what = f"{self._count_max} calls wait already until entries are durable"
-                error = BusyError(f"ledger {self._ledger_id}: {what}")
-                refused.append(SyncFailedFor(wait.ticket, error))
-                continue
-            heappush(self._heap, (wait.entry_id, self._count, wait))
-            self._count += 1
-            self._last_id = max(self._last_id, wait.entry_id)
-        return refused
+    def add(self, ticket: Ticket, entry_id: int) -> list[Effect]:
+        """Record a wait; return its failure if too many wait."""
+        if len(self._heap) >= self._count_max:
+            what = f"{self._count_max} calls wait already until entries are durable"
+            error = BusyError(f"ledger {self._ledger_id}: {what}")
+            return [SyncFailedFor(ticket, error)]
+        heappush(self._heap, (entry_id, self._count, ticket))
+        self._count += 1
+        self._last_id = max(self._last_id, entry_id)
+        return []
 
     def drive(self, lac: int, syncs: SyncRounds) -> list[Effect]:
         """Return the answers of the waits that are over; request a sync for the others."""
@@ -72,11 +68,11 @@ class DurableWaits:
         answers = self._done(lac)
         covered_id = NO_ENTRY if self._target_id is None else self._target_id
         while self._heap and self._heap[0][0] <= covered_id:
-            entry_id, _number, wait = heappop(self._heap)
+            entry_id, _number, ticket = heappop(self._heap)
             one = error
             if isinstance(error, CannotAdvanceError):
                 one = CannotAdvanceError(self._ledger_id, lac, entry_id, error.reason)
-            answers.append(SyncFailedFor(wait.ticket, one))
+            answers.append(SyncFailedFor(ticket, one))
         self._target_id = None
         return answers
 
@@ -87,12 +83,12 @@ class DurableWaits:
         """
         answers = self._done(lac)
         while self._heap:
-            answers.append(SyncFailedFor(heappop(self._heap)[2].ticket, error))
+            answers.append(SyncFailedFor(heappop(self._heap)[2], error))
         self._target_id = None
         return answers
 
     def _done(self, lac: int) -> list[Effect]:
         done: list[Effect] = []
         while self._heap and self._heap[0][0] <= lac:
-            done.append(SyncDone(heappop(self._heap)[2].ticket, lac))
+            done.append(SyncDone(heappop(self._heap)[2], lac))
         return done

@@ -119,17 +119,14 @@ class SyncRequested(msgspec.Struct, frozen=True):
     ticket: Ticket
 
 
-class DurableWait(msgspec.Struct, frozen=True):
-    """A call that waits until an entry is durable. Its answer is that of a sync."""
+class DurableRequested(msgspec.Struct, frozen=True):
+    """Report when an entry that was appended before is durable, and sync for it.
+
+    The answer is that of a sync.
+    """
 
     ticket: Ticket
     entry_id: int
-
-
-class DurableRequested(msgspec.Struct, frozen=True):
-    """Report when entries are durable, and sync for it. Each was appended before."""
-
-    waits: Sequence[DurableWait]
 
 
 class SyncAnswered(msgspec.Struct, frozen=True):

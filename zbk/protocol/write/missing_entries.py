@@ -62,13 +62,6 @@ class MissingEntries:
             ranges = covering([*ranges, (first, last)], RANGES_COUNT_MAX)
         self.by_bookie = {**self.by_bookie, bookie_id: ranges}
 
-    def discard(self, bookie_id: str, first: int, last: int) -> None:
-        """Record that a bookie has ``first .. last``."""
-        if bookie_id in self.by_bookie:
-            ranges = without(self.by_bookie[bookie_id], first, last)
-            others = {one: has for one, has in self.by_bookie.items() if one != bookie_id}
-            self.by_bookie = {**others, bookie_id: ranges} if ranges else others
-
     def up_to(self, last_entry_id: int) -> dict[str, tuple[Span, ...]]:
         """Return what is missing of the entries up to one, by bookie id in order."""
         cut = {

@@ -61,9 +61,7 @@ class UnsyncedLimit:
 
     def wants_sync(self, now_ms: int) -> bool:
         """Return whether so much is not durable that the writer is to sync."""
-        if self._path.unsynced_pressure >= NEAR:
-            return True
-        return self._policy is not None and self._policy.is_due(now_ms)
+        return self.is_near or (self._policy is not None and self._policy.is_due(now_ms))
 
     @property
     def due_ms(self) -> int | None:

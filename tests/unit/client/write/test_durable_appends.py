@@ -15,14 +15,6 @@ VD: LedgerOptions = {**ONE, "ledger_type": zbk.LedgerType.VD_JOURNAL}
 
 
 @pytest.fixture
-def world() -> Iterator[BookieHere]:
-    """A bookie that syncs VD ledgers only when a client asks."""
-    made = BookieHere(sync_interval_ms=0)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def client(world: BookieHere) -> Iterator[Client]:
     # 0: a writer does not sync by itself when it is idle
     with zbk.connect(world.config.metadata, explicit_lac_ms=0) as made:

@@ -14,14 +14,6 @@ VD: LedgerOptions = {**ONE, "ledger_type": zbk.LedgerType.VD_JOURNAL}
 
 
 @pytest.fixture
-def world() -> Iterator[BookieHere]:
-    """A bookie that syncs VD ledgers only when a client asks."""
-    made = BookieHere(sync_interval_ms=0)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def registry() -> CollectorRegistry:
     return CollectorRegistry()
 

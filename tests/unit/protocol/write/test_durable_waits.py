@@ -9,7 +9,6 @@ from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.durable_waits import DurableWaits
 from zbk.protocol.write.events import (
     DurableRequested,
-    DurableWait,
     Effect,
     SendSync,
     SyncDone,
@@ -29,8 +28,9 @@ class Waiting(WriterCluster):
             self.connect(slot)
 
     def wait_for(self, *waits: tuple[str, int]) -> None:
-        self.waits |= {name for name, _entry_id in waits}
-        self.handle(DurableRequested([DurableWait(name, entry_id) for name, entry_id in waits]))
+        for name, entry_id in waits:
+            self.waits.add(name)
+            self.handle(DurableRequested(name, entry_id))
 
     def serve_all(self, *slots: int) -> None:
         while any(self.bookies[slot].requests or self.bookies[slot].answers for slot in slots):
@@ -168,7 +168,7 @@ def test_a_close_that_accepts_the_loss_says_that_an_entry_is_not_in_the_ledger()
 def test_too_many_waits_are_refused_and_the_others_stay() -> None:
     waits = DurableWaits(7, count_max=2)
 
-    refused = waits.add([DurableWait(name, 0) for name in "abc"])
+    refused = [effect for name in "abc" for effect in waits.add(name, 0)]
 
     assert [(one.ticket, type(one.error)) for one in refused] == [("c", BusyError)]  # type: ignore[union-attr]
     failed = waits.fail_all(-1, BookieUnavailableError("b", "gone"))
@@ -177,9 +177,10 @@ def test_too_many_waits_are_refused_and_the_others_stay() -> None:
 
 def test_a_sync_that_fails_half_way_answers_what_it_made_durable() -> None:
     waits, syncs = DurableWaits(7, count_max=4), SyncRounds(7, ack_size=2, grace_ms=1, count_max=1)
-    waits.add([DurableWait("a", 0), DurableWait("b", 1)])
+    waits.add("a", 0)
+    waits.add("b", 1)
     waits.drive(-1, syncs)
-    waits.add([DurableWait("c", 2)])
+    waits.add("c", 2)
 
     answers = waits.failed(0, CannotAdvanceError(7, 0, 1, "two of three are away"))
 
@@ -193,7 +194,8 @@ def test_a_sync_that_fails_half_way_answers_what_it_made_durable() -> None:
 @pytest.mark.parametrize("lac", [-1, 0, 1])
 def test_a_writer_that_fails_still_says_what_is_durable(lac: int) -> None:
     waits = DurableWaits(7, count_max=4)
-    waits.add([DurableWait("a", 0), DurableWait("b", 1)])
+    waits.add("a", 0)
+    waits.add("b", 1)
 
     answers = waits.fail_all(lac, BookieUnavailableError("b", "gone"))
 

@@ -17,7 +17,7 @@ spans = st.tuples(st.integers(0, ID_MAX), st.integers(0, ID_MAX)).map(
     lambda ends: (min(ends), max(ends))
 )
 steps = st.lists(
-    st.tuples(st.sampled_from(["add", "discard", "reported"]), st.sampled_from(BOOKIES), spans),
+    st.tuples(st.sampled_from(["add", "reported"]), st.sampled_from(BOOKIES), spans),
     max_size=20,
 )
 
@@ -52,9 +52,6 @@ def test_it_is_as_sets_of_ids_would_have_it(
             case "add":
                 missing.add(bookie_id, first, last)
                 held[bookie_id] |= ids
-            case "discard":
-                missing.discard(bookie_id, first, last)
-                held[bookie_id] -= ids
             case _:
                 missing.reported({bookie_id: [(first, last)]})
                 told[bookie_id] |= ids
