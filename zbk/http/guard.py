@@ -23,6 +23,7 @@ from collections.abc import Collection
 from typing import Final
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -67,7 +68,7 @@ class Guard:
             if problem is None:
                 await self._app(scope, receive_bounded, begin)
                 return
-        except asyncio.CancelledError:  # the server closes, and has ended the connection
+        except (asyncio.CancelledError, ClientDisconnect):  # the connection has ended
             return
         except HTTPException as error:  # of an application without starlette's own handler
             problem = error.status_code, error.detail

@@ -1,8 +1,10 @@
 import asyncio
 import errno
 import socket
+import struct
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -267,6 +269,29 @@ def test_a_bug_is_an_answer_and_is_logged(caplog: pytest.LogCaptureFixture) -> N
         assert ask(url(http)).status == 500
     assert caplog.text.count("a request for / failed") == 2
     assert "a bug" in caplog.text
+
+
+def test_a_client_that_leaves_within_its_body_is_no_error_of_zbk(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Any client could fill the log with tracebacks otherwise."""
+    begun, ended = threading.Event(), threading.Event()
+
+    async def read(request: Request) -> Response:
+        begun.set()
+        try:
+            return PlainTextResponse(str(len(await request.body())))
+        finally:
+            ended.set()
+
+    with serving(read, "PUT") as http:
+        with socket.create_connection(("127.0.0.1", http.port), timeout=20) as connected:
+            connected.sendall(b"PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nfour")
+            assert begun.wait(20)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert ended.wait(20)
+        assert ask(url(http), "PUT", body=b"whole").body == "5"
+    assert not [one for one in caplog.records if one.name == "zbk.http"]
 
 
 def test_a_port_that_is_taken_is_a_clear_error(http: HttpServer) -> None:
