@@ -11,9 +11,10 @@ import pytest
 
 import zbk
 from tests.support.cluster import Shell, cluster
-from tests.support.http import ask
+from tests.support.http import Scrape, ask
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
+from zbk.metrics.table import metrics_of
 
 __all__ = ["cluster"]
 
@@ -32,11 +33,10 @@ def test_it_serves_pages_and_the_admin_api_until_it_is_interrupted(
     assert running.stdout is not None
     url = json.loads(running.stdout.readline())["url"]
 
-    def has_seen_all() -> bool:
-        with urlopen(f"{url}/index.json", timeout=10) as answer:  # noqa: S310 - our own
-            return bool(json.loads(answer.read())["headline"]["writable_count"] == 3)
-
-    wait_until(has_seen_all)
+    first = json.loads(ask(f"{url}/index.json").body)["headline"]
+    figures = [first[one] for one in ("writable_count", "ledger_count", "underreplicated_count")]
+    assert figures == [3, 0, 0], "the first look has ended"
+    assert "for the first time" not in ask(f"{url}/").body
     with zbk.connect(cluster.metadata_uri) as client:
         ledger_id = client.create_ledger().ledger_id
         path = f"{url}/api/v1/ledger/delete?ledger_id={ledger_id}"
@@ -47,7 +47,48 @@ def test_it_serves_pages_and_the_admin_api_until_it_is_interrupted(
     running.send_signal(signal.SIGINT)
     _output, errors = running.communicate(timeout=30)
     assert running.returncode == 0
-    assert errors == b"zbk: stopped\n"
+    action, end = errors.decode().splitlines()
+    assert action.endswith("INFO    zbk.admin: DELETE /api/v1/ledger/delete was done")
+    assert end == "zbk: stopped"
+
+
+def test_it_reports_its_own_metrics_and_health(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Each metric of a console moves, and is there before."""
+    running = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri}).start(
+        "console", "--http", "127.0.0.1:0", "-o", "json", "--log-format", "json"
+    )
+    assert running.stdout is not None
+    url = json.loads(running.stdout.readline())["url"]
+    try:
+        assert Scrape(url).names() == {metric.name for metric in metrics_of("console")}
+        assert ask(f"{url}/livez").body == "ok\n"
+        assert json.loads(ask(f"{url}/version").body)["process"] == "console"
+        unseen = {
+            "zbk_build_info",
+            "zbk_metadata_connected",
+            "zbk_console_samples_total",
+            "zbk_console_sample_age_seconds",
+            "zbk_console_sample_seconds",
+            "zbk_console_survey_seconds",
+            "zbk_console_live_views",
+        }
+        elsewhere = {"zbk_metadata_interruptions_total"}  # unit/metadata/stores
+        assert unseen | elsewhere == {metric.name for metric in metrics_of("console")}
+
+        def is_seen() -> bool:
+            now = Scrape(url)
+            unseen.difference_update({name for name in unseen if now.total(name) > 0})
+            return not unseen
+
+        with urlopen(f"{url}/live", timeout=30):  # noqa: S310 - our own
+            wait_until(is_seen)
+        wait_until(lambda: Scrape(url).total("zbk_console_live_views") == 0)
+        verbose = ask(f"{url}/readyz?verbose").body.splitlines()
+        assert verbose[:2] == ["[+]started ok", "[+]metadata ok: CONNECTED"]
+        assert verbose[2].startswith("[+]figures ok: ")
+    finally:
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=30)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +126,11 @@ def test_without_its_metadata_store_it_serves_and_says_so(tmp_path: Path) -> Non
             return b"the metadata store does not answer" in answer.read()
 
     wait_until(says_so)
+    ready = ask(f"{url}/readyz?verbose")
+    assert ready.status == 200, "a service manager leaves the page that explains it"
+    assert "[i]metadata failed: LOST" in ready.body
+    wait_until(lambda: Scrape(url).value("zbk_console_samples_total", result="failed") > 0)
+    assert Scrape(url).total("zbk_metadata_connected") == 0
     with pytest.raises(HTTPError, match="503"):
         urlopen(f"{url}/ledgers", timeout=20)  # noqa: S310
     running.send_signal(signal.SIGTERM)
@@ -121,3 +167,5 @@ def test_the_actions_of_a_local_cluster_are_those_of_its_bookies_too(
     running.send_signal(signal.SIGINT)
     _output, errors = running.communicate(timeout=60)
     assert (running.returncode, errors) == (0, b"zbk: stopped\n")
+    log = (tmp_path / "data" / "console.log").read_text("utf-8")
+    assert ("PUT /api/v1/bookie/gc was done" in log) is is_allowed

@@ -14,10 +14,11 @@ from zbk.metrics.table import METRICS
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 HEADINGS: Final[dict[tuple[Process, ...], str]] = {
-    ("bookie", "autorecovery", "client"): "Every process",
+    ("bookie", "autorecovery", "client", "console"): "Every process",
     ("bookie",): "Bookies",
     ("autorecovery",): "Autorecovery",
     ("client",): "Clients",
+    ("console",): "Consoles",
 }
 
 

@@ -92,7 +92,7 @@ def server_options(config_type: ConfigType) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that adds the options of a server: its configuration and its log."""
     return option_group(
         config_options(config_type),
-        _log_options,
+        log_options,
         click.option(
             "--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes."
         ),
@@ -113,12 +113,7 @@ def start_server(config_type: type[ServerConfigT], options: dict[str, Any]) -> S
     is_parent_watched = options.pop("stop_with_parent")
 
     def load() -> Loaded[ServerConfigT]:
-        log = build(
-            LogConfig,
-            flags=log_flags,
-            environment={},  # click reads the variables
-            table=read_tables(options["config_file"]).get("log", {}),
-        )
+        log = _log_config(log_flags, read_tables(options["config_file"]))
         return Loaded(log, server_config(config_type, options))
 
     loaded = load()
@@ -129,7 +124,18 @@ def start_server(config_type: type[ServerConfigT], options: dict[str, Any]) -> S
     return loaded.main
 
 
-def _log_options(command: FunctionT) -> FunctionT:
+def start_log(flags: Mapping[str, str | None], tables: Mapping[str, Mapping[str, Any]]) -> None:
+    """Start the log of a process; ``flags`` are the values of ``log_options``, by short names.
+
+    Raises:
+        InvalidOptionError: the table [log] has an unknown option or a value out of its range.
+    """
+    log = _log_config(flags, tables)
+    log_to_stderr(log.format, log.level)
+
+
+def log_options(command: FunctionT) -> FunctionT:
+    """Add the options of the log, ``log_level`` and ``log_format``, to a command."""
     for name, choices in (
         ("level", ["debug", "info", "warning", "error"]),
         ("format", ["text", "console", "json"]),
@@ -163,6 +169,13 @@ def value_text(name: str, value: float | str | tuple[str, ...]) -> str:
 
 
 # ------------------------------------------------------------------ private
+
+
+def _log_config(
+    flags: Mapping[str, str | None], tables: Mapping[str, Mapping[str, Any]]
+) -> LogConfig:
+    environment: dict[str, str] = {}  # click reads the variables
+    return build(LogConfig, flags=flags, environment=environment, table=tables.get("log", {}))
 
 
 def _option(config_type: ConfigType, name: str) -> Callable[[FunctionT], FunctionT]:

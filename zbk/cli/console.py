@@ -8,6 +8,7 @@ import click
 from zbk.cli.admin_options import bookie_token_option, console_options
 from zbk.cli.command import command
 from zbk.cli.config_file import config_option, read_tables
+from zbk.cli.config_options import log_options, start_log
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, note, print_json
 
@@ -34,15 +35,19 @@ from zbk.cli.output import Format, note, print_json
     multiple=True,
     help="Another name under which browsers reach the console, such as that of a proxy.",
 )
+@log_options
 @config_option
 @metadata_option
 @output_option
 def console(
+    *,
     http: str,
     allow_actions: bool,
     token_file: Path | None,
     bookie_token_file: Path | None,
     hosts: tuple[str, ...],
+    log_level: str | None,
+    log_format: str | None,
     config_file: Path | None,
     metadata: str | None,
     output: Format,
@@ -53,7 +58,8 @@ def console(
     metadata store and the bookies; it changes nothing without --allow-actions. The pages have no
     login: to serve them beyond this machine, put a proxy with authentication before the console.
 
-    The same address serves the admin API, below /api/v1.
+    The same address serves the admin API, below /api/v1, and /metrics, /livez, /readyz and /version
+    of the console itself.
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cli.store import cluster_address
@@ -61,6 +67,7 @@ def console(
 
     address = cluster_address(metadata)
     tables = read_tables(config_file)
+    start_log({"level": log_level, "format": log_format}, tables)
     end_like_ctrl_c()
     try:
         with running_console(

@@ -1,10 +1,14 @@
-"""Logging of server processes: one line per event on standard error, as text or as JSON."""
+"""Logging of server processes: one line per event on standard error or in a file."""
 
 import json
 import logging
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
+
+LOG_SIZE_MAX: Final = 16 * 1024 * 1024
+"""Size at which a log file becomes ``<name>.1``, in bytes."""
 
 _RECORD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
@@ -44,7 +48,23 @@ class TextFormatter(logging.Formatter):
 
 def log_to_stderr(log_format: str, log_level: str) -> None:
     """Send all log records of zbk, and warnings of its libraries, to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+    _log_to(logging.StreamHandler(sys.stderr), log_format, log_level)
+
+
+def log_to_file(path: Path) -> None:
+    """Append log records of zbk from INFO on to a file. A full disk drops lines.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    from logging.handlers import RotatingFileHandler
+
+    handler = RotatingFileHandler(path, maxBytes=LOG_SIZE_MAX, backupCount=1, encoding="utf-8")
+    logging.raiseExceptions = False  # the terminal belongs to the command
+    _log_to(handler, "text", "info")
+
+
+def _log_to(handler: logging.Handler, log_format: str, log_level: str) -> None:
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()
     root.addHandler(handler)

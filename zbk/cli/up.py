@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from zbk.cluster.local import LocalCluster
     from zbk.errors import BookieError
 
+CONSOLE_LOG: Final = "console.log"
+"""The log of this process, of which the console is a part, in the folder of the cluster."""
+
 LOOK_INTERVAL_S: Final = 0.5
 BOOKIES_SHOWN: Final = 4
 
@@ -117,6 +120,7 @@ def up(
     no bookie runs any more.
     """
     from zbk.admin.access import read_token
+    from zbk.cli.logs import log_to_file
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cluster.local import LocalCluster
     from zbk.config.http_address import OFF
@@ -150,6 +154,7 @@ def up(
             ) as cluster,
             _as_context(cluster) as is_context,
         ):
+            log_to_file(cluster.folder / CONSOLE_LOG)
             if autorecovery:
                 cluster.start_autorecovery({"session_timeout_ms": SESSION_TIMEOUT_MS})
             with _console(cluster, console, allow_actions, token_file) as url:

@@ -142,7 +142,6 @@ class _Console:
         self._collector = collector
         self._allow_actions = allow_actions
         self._token = secrets.token_urlsafe(32)
-        self._live_count = 0
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("zbk.console"),
             autoescape=True,
@@ -177,18 +176,18 @@ class _Console:
 
     async def live(self, _request: Request) -> Response:
         """Stream the figures of the first row."""
-        if self._live_count >= LIVE_COUNT_MAX:
+        if self._collector.metrics.live_count >= LIVE_COUNT_MAX:
             return Response("too many live views\n", 503)
         return StreamingResponse(self._figures(), media_type="text/event-stream")
 
     async def _figures(self) -> AsyncIterator[str]:
-        self._live_count += 1
+        self._collector.metrics.live_count += 1
         try:
             while True:
                 yield f"data: {json.dumps(pages.headline(self._collector))}\n\n"
                 await asyncio.sleep(LIVE_INTERVAL_S)
         finally:
-            self._live_count -= 1
+            self._collector.metrics.live_count -= 1
 
     async def event_lines(self, request: Request) -> Response:
         """Return the events as JSON lines."""
@@ -269,7 +268,7 @@ class _Console:
             data_state=data.get("state", ""),
             path=path,
             twin="" if template in ("action", "error") else twin,
-            collector_error=self._collector.error,
+            notice=self._collector.notice,
         )
         return HTMLResponse(text, status)
 

@@ -15,6 +15,7 @@ from zbk.config import ClientConfig
 from zbk.console.cluster_records import ClusterRecords, changes_between, read_records
 from zbk.console.history import Event, GapHistory, History
 from zbk.console.metric_page import SERIES, histograms_in, increase
+from zbk.console.self_metrics import SelfMetrics
 from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX, PAGE_SIZE_MAX
 from zbk.health.cluster_health import ClusterFacts
@@ -22,6 +23,7 @@ from zbk.health.cluster_rates import ClusterSample
 from zbk.health.cluster_sampler import ClusterSampler
 from zbk.health.cluster_survey import survey_store
 from zbk.health.web_page import web_page
+from zbk.metadata.stores.session_metrics import SessionMetrics
 from zbk.system.clock import monotonic_ms, monotonic_s, wall_ms
 from zbk.system.deadline import within
 from zbk.system.event_log import EventLog
@@ -34,6 +36,8 @@ COLUMN_INTERVAL_S: Final = 5.0
 TIMEOUT_S: Final = 3.0
 PAGE_TIMEOUT_S: Final = 1.0
 THREAD_COUNT: Final = 8
+
+FIRST_LOOK: Final = "The console looks at the cluster for the first time; figures follow."
 
 LOG = EventLog("zbk.console")
 
@@ -53,6 +57,8 @@ class Collector:
         self.error = ""  # why there are no new figures
         self.backlog = RepairBacklog()
         self.gaps = GapHistory()
+        self.metrics = SelfMetrics()
+        self._is_surveyed = threading.Event()
         self._lock = threading.Lock()
         self._connection: ClusterConnection | None = None
         self._histograms: dict[str, dict[tuple[str, str], tuple[int, ...]]] = {}
@@ -67,6 +73,17 @@ class Collector:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def notice(self) -> str:
+        """Return what each page says about the age of its figures; "" for nothing."""
+        if self.error:
+            return f"No new figures: {self.error}"
+        return "" if self.facts is not None else FIRST_LOOK
+
+    def wait_surveyed(self, timeout_s: float) -> bool:
+        """Return whether the first survey has ended within a time, well or not."""
+        return self._is_surveyed.wait(timeout_s)
+
     def stop(self) -> None:
         """Stop, and close all connections."""
         self._is_stopping.set()
@@ -75,6 +92,8 @@ class Collector:
                 thread.join(2 * TIMEOUT_S)
         with self._lock:
             if self._connection is not None:
+                if self.metrics.session is not None:
+                    self.metrics.session.close()
                 self._connection.close()
                 self._connection = None
 
@@ -91,6 +110,7 @@ class Collector:
                 ms = int(TIMEOUT_S * 1_000)
                 config = ClientConfig(connect_timeout_ms=ms, request_timeout_ms=ms)
                 self._connection = ClusterConnection(self.metadata, config)
+                self.metrics.session = SessionMetrics(self._connection.store)
             return self._connection
 
     # ------------------------------------------------------------------ own threads
@@ -102,10 +122,12 @@ class Collector:
                     self._sample_with(sampler)
             except ZbkError as error:
                 self.error = str(error)
+                self.metrics.sample_failed()
                 self._is_stopping.wait(INTERVAL_S)
             except Exception:
                 LOG.exception("console.sample_failed", "the console failed to sample the cluster")
                 self.error = "an error of zbk: see the console's log"
+                self.metrics.sample_failed()
                 self._is_stopping.wait(INTERVAL_S)
 
     def _sample_with(self, sampler: ClusterSampler) -> None:
@@ -120,6 +142,7 @@ class Collector:
                 self._add_columns()
                 column_due_s = started_s + COLUMN_INTERVAL_S
             took_s = monotonic_s() - started_s
+            self.metrics.sampled(took_s)
             self._is_stopping.wait(max(INTERVAL_S - took_s, SAMPLE_REST * took_s))
 
     def _survey(self) -> None:
@@ -135,12 +158,14 @@ class Collector:
                 LOG.exception("console.survey_failed", "the console failed to survey the cluster")
                 facts = ClusterFacts(metadata=self.metadata, store_error="an error of zbk")
             self.facts, self.surveyed_ms = facts, wall_ms()
+            self._is_surveyed.set()
             if facts.store_error:
                 self.backlog.lost_sight()
             else:
                 counts = facts.underreplicated_count, facts.unrepairable_count
                 self.backlog.seen(*counts, now_ms=monotonic_ms())
             took_s = monotonic_s() - started_s
+            self.metrics.surveyed(took_s)
             self._is_stopping.wait(max(SURVEY_INTERVAL_S - took_s, SURVEY_REST * took_s))
 
     def _read_records(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp
 
+import zbk
 from zbk.admin.access import Access, read_token
 from zbk.admin.cluster import Cluster
 from zbk.admin.routes import admin_routes
@@ -16,9 +17,14 @@ from zbk.console.collector import Collector
 from zbk.errors import InvalidOptionError, MetadataUnavailableError
 from zbk.http import HttpServer, serve
 from zbk.http.guard import is_loopback
+from zbk.metrics.endpoint import Endpoint
+from zbk.metrics.routes import routes
 
 PORT: Final = 8710
 """The port that ``auto`` prefers."""
+
+FIRST_LOOK_S: Final = 5.0
+"""Time that the first survey has before the URL is given out; later, pages say that it runs."""
 
 
 @contextmanager
@@ -35,6 +41,9 @@ def running_console(
 ) -> Iterator[str]:
     """Serve a console and the admin API until the block ends; yield the URL.
 
+    The first look at the cluster has ended by then, unless the cluster is slow: ``FIRST_LOOK_S``.
+    The same address serves ``/metrics``, ``/livez``, ``/readyz`` and ``/version`` of this process.
+
     The admin API requires the token in ``token_file``; without one, it serves only loopback. The
     console sends the token in ``bookie_token_file`` to the admin APIs of bookies.
 
@@ -49,19 +58,22 @@ def running_console(
     access = Access(is_loopback=is_local, token=token, has_actions=allow_actions)
     bookie_token = read_token(bookie_token_file) if bookie_token_file else ""
     collector = Collector(metadata, bookie_token)
+    endpoint = Endpoint(zbk.__version__, "console")
     with closing(Cluster(metadata)) as cluster:
         app = make_app(
             collector,
             tables=tables,
             tables_source=tables_source,
             allow_actions=allow_actions,
-            api=admin_routes(cluster, access),
+            api=[*routes(endpoint), *admin_routes(cluster, access)],
         )
         server = _server(app, http, hosts)
         try:
             with suppress(MetadataUnavailableError):  # pages say so until it answers
                 collector.connection()
             collector.start()
+            endpoint.attach("console", collector.metrics.read, collector.metrics.checks)
+            collector.wait_surveyed(FIRST_LOOK_S)
             yield server.url
         finally:
             server.close()

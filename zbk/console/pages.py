@@ -58,7 +58,11 @@ def headline(collector: Collector) -> dict[str, Any]:
         "fsyncs_per_s": round(last.rates["fsyncs_per_s"], 1) if last else None,
         "add_bytes_per_s": round(last.rates["add_bytes_per_s"]) if last else None,
         "add_p99_ms": _add_p99_ms(collector),
-        "underreplicated_count": last.underreplicated_count if last else None,
+        "underreplicated_count": last.underreplicated_count
+        if last
+        else facts.underreplicated_count
+        if facts and is_known
+        else None,
         "unsynced_age_s": last.unsynced_age_s if last else None,
         "error": collector.error,
     }

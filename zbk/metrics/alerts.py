@@ -192,6 +192,13 @@ ALERTS: Final = (
         "warning",
         "Bookie {{ $labels.instance }} could not report {{ $value }} damaged ledgers for repair.",
     ),
+    Alert(
+        "ZbkConsoleBlind",
+        "zbk_console_sample_age_seconds > 60",
+        "5m",
+        "info",
+        "The console {{ $labels.instance }} shows figures that are {{ $value }} seconds old.",
+    ),
 )
 """The alerts, the most serious ones first."""
 

@@ -6,7 +6,7 @@ import msgspec
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram", "info"]
 
-Process: TypeAlias = Literal["bookie", "autorecovery", "client"]
+Process: TypeAlias = Literal["bookie", "autorecovery", "client", "console"]
 
 Labels: TypeAlias = dict[str, tuple[str, ...]]
 

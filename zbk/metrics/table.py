@@ -10,7 +10,7 @@ from typing import Final
 from zbk.metrics.metric import Labels, Metric, Process
 from zbk.metrics.refusals import RESULTS
 
-ALL: Final[tuple[Process, ...]] = ("bookie", "autorecovery", "client")
+ALL: Final[tuple[Process, ...]] = ("bookie", "autorecovery", "client", "console")
 TYPES: Final = ("pd_journal", "vd_journal")
 OPERATIONS: Final = ("add", "read", "lac", "sync", "other")
 LOOKUPS: Final = ("hit", "miss")
@@ -20,6 +20,7 @@ _TYPE: Final[Labels] = {"type": TYPES}
 _DIRECTORY: Final[Labels] = {"directory": ()}
 _OPERATION: Final[Labels] = {"operation": OPERATIONS}
 _CLIENTS: Final[tuple[Process, ...]] = ("client",)
+_CONSOLES: Final[tuple[Process, ...]] = ("console",)
 _LOOKUP: Final[Labels] = {"result": LOOKUPS}
 
 METRICS: Final = (
@@ -336,6 +337,33 @@ METRICS: Final = (
         "Changes of an ensemble that writers began because a bookie failed.",
         _CLIENTS,
     ),
+    # ---------------------------------------------------------------- console
+    Metric(
+        "zbk_console_samples_total",
+        "counter",
+        "Samples of the cluster, by how they ended.",
+        _CONSOLES,
+        labels={"result": ("finished", "failed")},
+    ),
+    Metric(
+        "zbk_console_sample_age_seconds",
+        "gauge",
+        "Age of the figures that the pages show: time since the last sample, or since the start.",
+        _CONSOLES,
+    ),
+    Metric(
+        "zbk_console_sample_seconds",
+        "histogram",
+        "Duration of each sample: what bookies report, and their rates.",
+        _CONSOLES,
+    ),
+    Metric(
+        "zbk_console_survey_seconds",
+        "histogram",
+        "Duration of each survey: all bookies, and the number of ledgers.",
+        _CONSOLES,
+    ),
+    Metric("zbk_console_live_views", "gauge", "Pages that are open and live.", _CONSOLES),
 )
 """The table, in the order of the pages that list it."""
 

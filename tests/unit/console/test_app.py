@@ -202,6 +202,19 @@ def test_a_silent_metadata_store_is_an_answer_with_the_next_command(site: Site) 
         site.collector.is_silent = False
 
 
+def test_before_the_first_look_no_page_says_what_nobody_knows(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.collector, "facts", None)
+    for path in ("/", "/bookies", "/recovery", "/durability", "/events"):
+        status, text = ask(site, path)
+        assert status == 200
+        assert "looks at the cluster for the first time" in text, path
+    assert "<b>-</b><span>autorecovery" in ask(site, "/recovery")[1]
+    head = twin(site, "/index.json")["headline"]
+    assert (head["state"], head["underreplicated_count"]) == ("starting", None)
+
+
 def token_in(site: Site, path: str = "/actions/delete?subject=5") -> str:
     _status, text = ask(site, path)
     found = re.search(r'name="token" value="([^"]+)"', text)
