@@ -21,10 +21,10 @@ from benchmarks.peers.servers import (
     START_TIMEOUT_S,
     Servers,
     Version,
-    free_ports,
 )
 from benchmarks.peers.streams import StreamJob, measure, stream_names
 from zbk.system.clock import monotonic_s
+from zbk.system.ports import free_ports
 
 ASK_TIMEOUT_S: Final = 2.0
 ASKED_AT_ONCE: Final = 16

@@ -28,9 +28,10 @@ from benchmarks.peers.redis_servers import (
     server_arguments,
 )
 from benchmarks.peers.redis_streams import write_streams
-from benchmarks.peers.servers import HOST, SERVER_COUNT, Servers, Version, free_ports
+from benchmarks.peers.servers import HOST, SERVER_COUNT, Servers, Version
 from benchmarks.peers.streams import StreamJob, measure, stream_names
 from zbk.system.clock import monotonic_s
+from zbk.system.ports import free_ports
 
 ANSWER_TIMEOUT_S: Final = 3 * CONFIRM_TIMEOUT_MS / 1000
 

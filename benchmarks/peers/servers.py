@@ -11,13 +11,12 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final, Self
@@ -106,15 +105,6 @@ def parse_version(server: str, text: str) -> Version:
 def version_text(version: Version) -> str:
     """Return a version as text."""
     return ".".join(map(str, version))
-
-
-def free_ports(count: int) -> list[int]:
-    """Return different free ports of loopback."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 class Servers:

@@ -7,13 +7,13 @@ To part one client from one bookie, or from the metadata, takes namespaces
 (``tests/chaos/namespaces.py``); all else takes firewalls (``tests/chaos/firewall.py``).
 """
 
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from tests.support.tcp_proxy import Direction, TcpProxy
 from zbk.cluster.zookeeper import LocalZooKeeper
+from zbk.system.ports import free_ports
 
 LOOPBACK = "127.0.0.1"
 AUTORECOVERY = "a0"
@@ -74,7 +74,7 @@ class ProxiedNetwork:
     has_pairs = False
 
     def __init__(self, bookie_count: int) -> None:
-        self._ports = _free_ports(bookie_count)
+        self._ports = free_ports(bookie_count)
         self.proxies = [TcpProxy((LOOPBACK, port)) for port in self._ports]
 
     def listen_address(self, index: int) -> str:
@@ -109,11 +109,3 @@ class ProxiedNetwork:
     def close(self) -> None:
         for proxy in self.proxies:
             proxy.close()
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

@@ -30,7 +30,7 @@ from typing import Final, Self
 from zbk.cluster.java import find_java, zookeeper_class_path
 from zbk.errors import MetadataUnavailableError
 from zbk.system.clock import monotonic_s
-from zbk.system.ports import is_free_port
+from zbk.system.ports import free_ports, is_free_port
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 30.0
@@ -142,7 +142,7 @@ class LocalZooKeeper:
         deadline_s = monotonic_s() + timeout_s
         (self._folder / "data").mkdir(parents=True, exist_ok=True)
         for _ in range(PORT_ATTEMPT_COUNT_MAX):
-            port = self._port or _free_port()
+            port = self._port or free_ports(1)[0]
             self._launch(port)
             try:
                 is_up = self._wait_ready(port, deadline_s)
@@ -310,9 +310,3 @@ class LocalZooKeeper:
 
 def _plain(text: str) -> str:
     return "".join(c for c in text if c.isascii() and c != "?")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

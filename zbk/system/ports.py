@@ -6,11 +6,12 @@ import random
 import re
 import socket
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final
 
 import msgspec
 
+_LOOPBACK: Final = "127.0.0.1"
 _LISTENING: Final = "0A"
 _EPHEMERAL_RANGE_PATH: Final = "/proc/sys/net/ipv4/ip_local_port_range"
 _LASTING_PORT_MIN: Final = 10_000
@@ -40,7 +41,7 @@ def port_use(host: str, port: int) -> PortUse:
 
 def is_free_port(port: int) -> bool:
     """Return whether a bookie can listen on a loopback port. 0 means any port."""
-    return _listen_error("127.0.0.1", port) is None
+    return _listen_error(_LOOPBACK, port) is None
 
 
 def lasting_port(taken: Collection[int] = ()) -> int:
@@ -59,6 +60,16 @@ def lasting_port(taken: Collection[int] = ()) -> int:
         if port not in taken and is_free_port(port):
             return port
     return 0
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different free loopback ports for servers: lasting ones where there are any."""
+    ports: list[int] = []
+    with ExitStack() as stack:  # holds each probe, so that the kernel gives no port twice
+        for _ in range(count):
+            probe = stack.enter_context(socket.create_server((_LOOPBACK, 0)))
+            ports.append(lasting_port(ports) or int(probe.getsockname()[1]))
+    return ports
 
 
 def _first_ephemeral_port() -> int:

@@ -13,7 +13,6 @@ from benchmarks.peers.load import PeerFailedError
 from benchmarks.peers.servers import (
     Servers,
     find_server,
-    free_ports,
     parse_version,
     version_of,
     version_text,
@@ -93,10 +92,6 @@ def test_versions_are_read(said: str, version: tuple[int, int, int]) -> None:
 def test_a_program_that_names_no_version_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="right program"):
         version_of(a_program(tmp_path / "bin", "other", "echo hello"))
-
-
-def test_free_ports_are_different() -> None:
-    assert len(set(free_ports(6))) == 6
 
 
 def test_servers_and_their_folder_are_gone_after_the_block() -> None:

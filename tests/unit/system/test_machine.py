@@ -9,7 +9,7 @@ import pytest
 
 from zbk.system import machine
 from zbk.system.fsync_probe import PROBE_COUNT_MAX, fsync_times_us
-from zbk.system.ports import is_free_port, lasting_port, port_use
+from zbk.system.ports import free_ports, is_free_port, lasting_port, port_use
 
 
 def test_every_setting_has_a_value_or_is_neutral() -> None:
@@ -81,3 +81,14 @@ def test_a_port_that_is_in_use_or_reserved_is_not_chosen(monkeypatch: pytest.Mon
         assert lasting_port() == 0
     assert lasting_port() == used
     assert lasting_port({used}) == 0
+
+
+def test_free_ports_are_different_and_are_there_without_lasting_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zbk.system.ports._LASTING_TRIES", 0)
+
+    ports = free_ports(20)
+
+    assert len(set(ports)) == 20
+    assert all(map(is_free_port, ports))
