@@ -133,14 +133,14 @@ class ClientConnection(Handle):
     @property
     def _writers(self) -> "OpenWriters":
         """The open writers. The first use loads their code, which is half of a client's code."""
-        from zbk.client.write.open_writers import OpenWriters, WriterGround
+        from zbk.client.write.open_writers import OpenWriters, SharedParts
 
         with self._lock:
             if self._is_closed:
                 raise ClientClosedError
             if self._made_writers is None:
                 self._made_writers = OpenWriters(
-                    WriterGround(
+                    SharedParts(
                         config=self._config,
                         pool=self._pool,
                         ledgers=self._ledgers,

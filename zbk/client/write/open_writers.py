@@ -54,7 +54,7 @@ LOOK_MS: Final = 1_000
 """Milliseconds between two checks for writers whose handles were dropped."""
 
 
-class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
+class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a client that all its writers share."""
 
     config: ClientConfig
@@ -71,20 +71,20 @@ class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
 class OpenWriters:
     """Starts writers, and ends those that are left when the client ends."""
 
-    def __init__(self, ground: WriterGround) -> None:
-        self._ground = ground
-        self._budget = AppendBudget(ground.config.all_pending_size_max)
-        self._limits = _limits_of(ground.config)
+    def __init__(self, parts: SharedParts) -> None:
+        self._parts = parts
+        self._budget = AppendBudget(parts.config.all_pending_size_max)
+        self._limits = _limits_of(parts.config)
         self._terms = CallTerms(
-            ground.config.entry_size_max,
-            ground.config.default_timeout_ms / 1000,
-            ground.check_usable,
-            ground.spans,
+            parts.config.entry_size_max,
+            parts.config.default_timeout_ms / 1000,
+            parts.check_usable,
+            parts.spans,
         )
         self._lock = threading.Lock()
-        self.totals = [WriterTotals() for _ in range(ground.config.writer_actor_count)]
-        self._doors: list[WriterDoor | None] = [None] * ground.config.writer_actor_count
-        self._unsynced_total = UnsyncedTotal(ground.config.all_unsynced_size_max, len(self._doors))
+        self.totals = [WriterTotals() for _ in range(parts.config.writer_actor_count)]
+        self._doors: list[WriterDoor | None] = [None] * parts.config.writer_actor_count
+        self._unsynced_total = UnsyncedTotal(parts.config.all_unsynced_size_max, len(self._doors))
         self._is_stopped = False
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ class OpenWriters:
     ) -> list[LedgerWriter]:
         """Start the writers of empty ledgers at once; as ``start`` otherwise."""
         begun = [self._begin(metadata, password, sync_every) for metadata in metadatas]
-        wait_ms = min(self._ground.config.connect_timeout_ms, CONNECT_WAIT_MS_MAX)
+        wait_ms = min(self._parts.config.connect_timeout_ms, CONNECT_WAIT_MS_MAX)
         deadline_s = monotonic_s() + wait_ms / 1000
         for connected, _writer in begun:
             # else entries that are acknowledged before the last bookie is connected miss there
@@ -149,7 +149,7 @@ class OpenWriters:
         self, metadata: LedgerMetadata, password: bytes, sync_every: SyncEvery | None
     ) -> tuple[threading.Event, LedgerWriter]:
         """Return a writer, and an event for when its bookies are connected or have failed."""
-        ground, config = self._ground, self._ground.config
+        parts, config = self._parts, self._parts.config
         core = self._core(metadata, password, sync_every)
         door = self._door_of(metadata.ledger_id)
 
@@ -158,19 +158,19 @@ class OpenWriters:
 
         mailbox = AppendMailbox(config.pending_size_max, rouse, self._budget)
         current = WriterMetadata(
-            metadata, ground.ledgers, ground.tasks, ground.placer, ground.metadata_actors
+            metadata, parts.ledgers, parts.tasks, parts.placer, parts.metadata_actors
         )
         setup = WriterSetup(
             metadata=current,
             ledger_key=ledger_key(password, metadata.ledger_id),
             core=core,
             mailbox=mailbox,
-            pool=ground.pool,
+            pool=parts.pool,
             request_timeout_ms=config.request_timeout_ms,
             condition=SharedCondition(),
             sink=door,
             totals=self.totals[metadata.ledger_id % len(self.totals)],
-            traced=None if ground.spans is None else TracedAppends(ground.spans),
+            traced=None if parts.spans is None else TracedAppends(parts.spans),
         )
         connected = threading.Event()
         body = WriterBody(setup, door.tell_writer, door.forget, connected)
@@ -206,10 +206,10 @@ class OpenWriters:
 
     def _make_door(self, number: int) -> WriterDoor:
         before = self._doors[number]
-        made = self._doors[number] = WriterDoor(self._ground.pool)
-        WriterActor.start(made, self._ground.pool)
+        made = self._doors[number] = WriterDoor(self._parts.pool)
+        WriterActor.start(made, self._parts.pool)
         if before is None:
-            self._ground.ticker.every(LOOK_MS, partial(self._look_around, number))
+            self._parts.ticker.every(LOOK_MS, partial(self._look_around, number))
         return made
 
     def _look_around(self, number: int) -> None:
