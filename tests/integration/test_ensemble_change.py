@@ -10,7 +10,7 @@ import zbk
 from tests.support.lost_bookies import Autorecoveries, Watched
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
-from zbk.cluster.local import LocalCluster
+from zbk.cluster.local import BOOKIE_PROGRAM, LocalCluster
 
 ENTRY = b"%08d" + b"." * 92
 QUICK = {"session_timeout_ms": 2_000}
@@ -277,8 +277,11 @@ def test_a_reader_sees_the_last_entry_of_an_idle_writer(client: zbk.Client) -> N
 
 def test_bookies_of_different_racks_are_chosen(folder: Path) -> None:
     racks = ["rack0", "rack0", "rack0", "rack1", "rack2"]
+    programs = {number: (*BOOKIE_PROGRAM, "--rack", rack) for number, rack in enumerate(racks)}
     with (
-        LocalCluster(folder, bookie_count=5, bookie_options=QUICK, racks=racks) as cluster,
+        LocalCluster(
+            folder, bookie_count=5, bookie_options=QUICK, bookie_programs=programs
+        ) as cluster,
         zbk.connect(cluster.metadata_uri, placement="rack") as client,
     ):
         rack_of = {bookie.bookie_id: bookie.rack for bookie in client.list_bookies()}

@@ -80,7 +80,6 @@ class LocalCluster:
         metadata: str | None = None,
         bookie_options: Mapping[str, int | str] | None = None,
         bookie_flags: Sequence[str] = (),
-        racks: Sequence[str] = (),
         bookie_programs: Mapping[int, Sequence[str]] | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
@@ -88,10 +87,10 @@ class LocalCluster:
 
         ``bookie_flags`` are more arguments of ``zbk bookie run``, for all bookies.
 
-        Bookies stand in ``racks`` in turn, if there are any. ``bookie_programs`` has, by number,
-        the bookies that run another program than ``zbk bookie run``: arguments of Python, before
-        the options of a bookie, which are added. ``start_timeout_s``: the time in which the bookies
-        that are started together have to be registered, and a ZooKeeper has to answer.
+        ``bookie_programs`` has, by number, the bookies that run another program than
+        ``zbk bookie run``: arguments of Python, before the options of a bookie, which are added.
+        ``start_timeout_s``: the time in which the bookies that are started together have to be
+        registered, and a ZooKeeper has to answer.
         """
         if not 1 <= bookie_count <= BOOKIE_COUNT_MAX:
             raise InvalidOptionError(
@@ -107,7 +106,6 @@ class LocalCluster:
         self._options = {"session_timeout_ms": SESSION_TIMEOUT_MS, **(bookie_options or {})}
         convert(BookieConfig, self._options)  # refuses wrong ones before anything is created
         self._flags = tuple(bookie_flags)
-        self._racks = tuple(racks)
         self._programs = dict(bookie_programs or {})
         self._start_timeout_s = start_timeout_s
         self._uri = ""
@@ -234,8 +232,7 @@ class LocalCluster:
     def command_by_hand(self, index: int) -> list[str]:
         """Return the command that starts a bookie again, in its directories, at its port."""
         options = self._bookie_options(index, self._seats[index].port)
-        given = {name: value for name, value in options.items() if value != ""}
-        return ["zbk", "bookie", "run", *_arguments(given), *self._flags]
+        return ["zbk", "bookie", "run", *_arguments(options), *self._flags]
 
     # -------------------------------------------------------------- faults
 
@@ -319,7 +316,6 @@ class LocalCluster:
                 "journal_dir": str(folder / "journal"),
                 "ledger_dir": str(folder / "ledgers"),
                 "listen": f"tcp://127.0.0.1:{port}",
-                "rack": self._racks[index % len(self._racks)] if self._racks else "",
             }
             | self._http_option(index)
         )
