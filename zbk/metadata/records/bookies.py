@@ -5,14 +5,12 @@ was admitted, and whether its directories show that it has served. Before a book
 the incarnation by compare-and-swap, so two processes cannot both raise it to the same one. After a
 lost reply the node is read back: an own write token in it shows that this process wrote it.
 
-Any thread may call; calls block. A watch reads in a thread of its own, because the store's
-callbacks may not call the store, and calls back from there.
+Any thread may call; calls block.
 
 Source: BookKeeper's ``ZKRegistrationManager`` and ``ZKRegistrationClient``.
 """
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
 
@@ -20,7 +18,6 @@ import msgspec
 
 from zbk.errors import (
     BadVersionError,
-    ClientClosedError,
     CorruptRecordError,
     InvalidOptionError,
     MetadataUnavailableError,
@@ -37,6 +34,7 @@ from zbk.metadata.paths import (
     cookie_path,
     registration_path,
 )
+from zbk.metadata.records.bookies_watch import BookiesCallback, BookiesWatch
 from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_children, find_node, wait_s
 from zbk.metadata.records.instance import not_initialised
 from zbk.metadata.records.registration import Registration, RegistrationState
@@ -45,19 +43,12 @@ from zbk.metadata.values import BookieRegistration, Cookie, StoredCookie, decode
 from zbk.system.clock import monotonic_s
 from zbk.system.event_log import EventLog
 
-RETRY_S: Final = 0.25
-"""The pause of a watch after the store did not answer."""
-
 CHANGE_TIMEOUT_S: Final = 30.0
 """The time limit of a cookie's change while the store does not answer or others change it."""
 
 UNREGISTERED_RETRY_S: Final = 0.1
 
-_CANCEL_TIMEOUT_S = 1.0
-
 LOG = EventLog("zbk.metadata")
-
-BookiesCallback = Callable[[Mapping[str, BookieRegistration]], None]
 
 
 class BookieRegistry:
@@ -322,11 +313,11 @@ class BookieRegistry:
 
     def watch_available(self, callback: BookiesCallback) -> Watch:
         """Call back with ``available()``: now, and after each change."""
-        return _BookiesWatch(self._store, AVAILABLE, self.available, callback)
+        return BookiesWatch(self._store, AVAILABLE, self.available, callback)
 
     def watch_readonly(self, callback: BookiesCallback) -> Watch:
         """Call back with ``readonly()``: now, and after each change."""
-        return _BookiesWatch(self._store, READONLY, self.readonly, callback)
+        return BookiesWatch(self._store, READONLY, self.readonly, callback)
 
     def _read_all(self, parent: str) -> dict[str, BookieRegistration]:
         found = {}
@@ -350,61 +341,3 @@ class BookieRegistry:
 
 def _no_bookie(bookie_id: str) -> InvalidOptionError:
     return InvalidOptionError("bookie id", bookie_id, "no bookie of the cluster has it")
-
-
-class _BookiesWatch:
-    """Reads the registrations whenever their names change, and calls back with them."""
-
-    def __init__(
-        self,
-        store: MetadataStore,
-        path: str,
-        read: Callable[[], Mapping[str, BookieRegistration]],
-        callback: BookiesCallback,
-    ) -> None:
-        self._read = read
-        self._callback = callback
-        self._changed = threading.Condition()
-        self._is_stale = False
-        self._is_cancelled = False
-        self._watch = store.watch_children(path, self._note)
-        self._thread = threading.Thread(target=self._run, name="zbk-bookies-watch", daemon=True)
-        self._thread.start()
-
-    def cancel(self) -> None:
-        """Stop the watch. A callback that is under way may still come."""
-        with self._changed:
-            self._is_cancelled = True
-            self._changed.notify()
-        self._watch.cancel()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_CANCEL_TIMEOUT_S)
-
-    def _note(self, _names: list[str]) -> None:
-        with self._changed:
-            self._is_stale = True
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._is_stale and not self._is_cancelled:
-                    self._changed.wait()
-                if self._is_cancelled:
-                    return
-                self._is_stale = False
-            try:
-                self._callback(self._read())
-            except MetadataUnavailableError:
-                with self._changed:
-                    self._is_stale = True
-                    if not self._is_cancelled:
-                        self._changed.wait(RETRY_S)
-            except ClientClosedError:
-                return
-            except Exception:
-                LOG.exception(
-                    "metadata.callback_failed",
-                    "the callback of %(source)s failed",
-                    source="a watch on bookies",
-                )
