@@ -17,7 +17,7 @@ RUN python3 -m hatchling build -t wheel -d /tmp/wheel \
 
 FROM python:3.13-slim
 COPY --from=build /opt/zbk /opt/zbk
-RUN install -d -o 10001 -g 10001 -m 0750 /data /data/journal /data/ledgers
+RUN install -d -o 10001 -g 10001 -m 0750 /data /data/journal /data/ledgers /run/zbk
 ENV PATH=/opt/zbk/bin:$PATH \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -13,9 +13,18 @@ from zbk.cli.main import cli
 PROGRAM = "/opt/zbk/bin/zbk"
 FILES = {
     "compose.yaml": ["compose"],
-    "kubernetes.yaml": ["k8s"],
+    "kubernetes.yaml": ["k8s", "--token-secret", "zbk-token"],  # no secret in a repository
     "zbk-bookie.service": ["systemd", "--program", PROGRAM],
     "zbk-autorecovery.service": ["systemd", "--unit", "autorecovery", "--program", PROGRAM],
+    "zbk-console.service": [
+        "systemd",
+        "--unit",
+        "console",
+        "--metadata",
+        "zk://zookeeper:2181/zbk",
+        "--program",
+        PROGRAM,
+    ],
 }
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.container import Container
+from tests.support.http import ask
 from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
 from zbk.cli.generate.compose import compose_file
-from zbk.cli.generate.containers import HTTP_PORT
+from zbk.cli.generate.containers import CONSOLE_PORT, HTTP_PORT
 from zbk.cli.generate.k8s import manifests
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.stores.connect import open_store
@@ -36,13 +37,20 @@ def service(name: str, folder: Path) -> Iterator[Container]:
 
 
 def test_services_of_compose_become_healthy_and_end_at_a_signal(tmp_path: Path) -> None:
-    (tmp_path / "metadata.db").parent.mkdir(exist_ok=True)
+    for _ in range(2):  # a second start keeps the token
+        assert Container(tmp_path, {}).run(SERVICES["token"]["command"]) == 0
+    token = (tmp_path / "run" / "token").read_text("ascii").strip()
     with (
-        service("bookie1", tmp_path),
+        service("bookie1", tmp_path) as bookie,
         service("autorecovery", tmp_path),
-        service("console", tmp_path),
+        service("console", tmp_path) as console,
     ):
-        pass
+        api = f"http://127.0.0.1:{bookie.ports[str(HTTP_PORT)]}/api/v1/ledger/list"
+        assert ask(api).status == 401
+        assert ask(api, headers={"Authorization": f"Bearer {token}"}).status == 200
+        own = f"http://127.0.0.1:{console.ports[str(CONSOLE_PORT)]}"
+        assert ask(f"{own}/api/v1/ledger/list").status == 401
+        assert ask(f"{own}/config.json").status == 200
 
 
 # ------------------------------------------------------------------ Kubernetes
@@ -64,6 +72,7 @@ def pod(folder: Path, name: str, namespace: str) -> Iterator[BookieRegistration]
     (init,), (bookie,) = spec["initContainers"], spec["containers"]
     assert init["env"] == bookie["env"]
     container = Container(folder, environment(bookie["env"], name, namespace))
+    (container.token_dir / "token").write_text(TOKEN)  # as the volume of the Secret has it
     assert container.run(init["command"]) == 0
     (path,) = {bookie[one]["httpGet"]["path"] for one in ("readinessProbe",)}
     ready = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{HTTP_PORT}{path}')"
@@ -75,6 +84,7 @@ def pod(folder: Path, name: str, namespace: str) -> Iterator[BookieRegistration]
         assert process.wait(patient_s(30)) == 0
 
 
+TOKEN = "a-token-of-a-secret"
 SIZES = {"journal": "1Gi", "ledgers": "1Gi"}
 
 

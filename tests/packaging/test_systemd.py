@@ -47,7 +47,8 @@ class Service:
         )
         for path in (self.store, *map(Path, self.directories)):
             path.mkdir()
-        text = unit("bookie", "zbk", str(PROGRAM), str(config_file), self.directories)
+        options = ["--config", str(config_file), "--log-format", "json"]
+        text = unit("bookie", "zbk", [str(PROGRAM), "bookie", "run", *options], self.directories)
         lines = [line.partition("=") for line in text.splitlines() if "=" in line]
         self.fields = {name: value for name, _, value in lines}
         self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}

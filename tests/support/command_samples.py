@@ -81,5 +81,6 @@ ARGUMENTS = {
     "generate systemd": "",
     "generate compose": "",
     "generate k8s": "",
+    "generate token": "",
     "version": "",
 }

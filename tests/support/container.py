@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.free_port import free_port
 from tests.support.machine import patient_s
-from zbk.cli.generate.containers import BOOKIE_PORT, CONSOLE_PORT, HTTP_PORT
+from zbk.cli.generate.containers import BOOKIE_PORT, CONSOLE_PORT, HTTP_PORT, TOKEN_DIR
 
 
 class Container:
@@ -23,6 +23,8 @@ class Container:
         scratch = folder / "tmp"
         scratch.mkdir(exist_ok=True)
         (folder / "data").mkdir(exist_ok=True)
+        self.token_dir = folder / "run"
+        self.token_dir.mkdir(exist_ok=True)
         own = {name: self.here(value) for name, value in environment.items() if name != "PATH"}
         self.environment = own | {
             "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -36,6 +38,7 @@ class Container:
         """Return a text for this folder and these ports."""
         for port, own in self.ports.items():
             text = text.replace(f":{port}", f":{own}")
+        text = text.replace(TOKEN_DIR, str(self.token_dir))
         return text.replace("/data", f"{self._folder}/data")
 
     def run(self, words: Sequence[str]) -> int:

@@ -8,15 +8,17 @@ import zbk
 from zbk.cli.command import ZbkCommand
 from zbk.cli.generate.containers import (
     AUTORECOVERY_COMMAND,
-    CONSOLE_PATH,
     CONSOLE_PORT,
     DEFAULT_IMAGE,
     INIT_COMMAND,
-    RUN_COMMAND,
+    SERVE_COMMAND,
     STOP_S,
+    TOKEN_COMMAND,
+    TOKEN_DIR,
     USER_ID,
     autorecovery_environment,
     bookie_environment,
+    console_command,
     http_check,
 )
 from zbk.cli.generate.yaml_text import yaml_text
@@ -24,6 +26,7 @@ from zbk.cli.options import integer_option
 
 ZOOKEEPER_IMAGE: Final = "zookeeper:3.9"
 METADATA: Final = "zk://zookeeper:2181/zbk"
+TOKEN_VOLUME: Final = f"token:{TOKEN_DIR}"
 
 
 @click.command(
@@ -41,7 +44,8 @@ def compose(bookie_count: int, image: str) -> None:
 
     The console is at http://127.0.0.1:8710 of the host. Bookies are advertised under the names of
     their services, so clients run in the network of the containers. Data are in named volumes and
-    outlive the containers.
+    outlive the containers. The first start makes the token of the admin APIs, in a volume of its
+    own.
     """
     click.echo(f"# Written by `zbk generate compose` of zbk {zbk.__version__}.")
     click.echo(yaml_text([compose_file(bookie_count, image)]), nl=False)
@@ -52,11 +56,12 @@ def compose_file(bookie_count: int, image: str) -> dict[str, Any]:
     names = [f"bookie{number}" for number in range(1, bookie_count + 1)]
     services = {
         "zookeeper": _zookeeper(),
+        "token": _token(image),
         **{name: _bookie(name, image) for name in names},
         "autorecovery": _autorecovery(image),
         "console": _console(image),
     }
-    volumes = ["zookeeper-data", "zookeeper-log", *(f"{name}-data" for name in names)]
+    volumes = ["zookeeper-data", "zookeeper-log", "token", *(f"{name}-data" for name in names)]
     return {"name": "zbk", "services": services, "volumes": {name: {} for name in volumes}}
 
 
@@ -73,12 +78,20 @@ def _zookeeper() -> dict[str, Any]:
     }
 
 
+def _token(image: str) -> dict[str, Any]:
+    return _sandbox(image) | {
+        "command": list(TOKEN_COMMAND),
+        "network_mode": "none",
+        "volumes": [TOKEN_VOLUME],
+    }
+
+
 def _bookie(name: str, image: str) -> dict[str, Any]:
-    command = f"{INIT_COMMAND}; exec {' '.join(RUN_COMMAND)}"
-    return _service(image) | {
+    command = f"{INIT_COMMAND}; exec {' '.join(SERVE_COMMAND)}"
+    return _after_token(image) | {
         "command": ["sh", "-c", command],
         "environment": bookie_environment(METADATA, f"tcp://{name}:3181"),
-        "volumes": [f"{name}-data:/data"],
+        "volumes": [f"{name}-data:/data", f"{TOKEN_VOLUME}:ro"],
         "healthcheck": _check(http_check()) | {"start_period": "10m"},  # while it replays
     }
 
@@ -92,27 +105,41 @@ def _autorecovery(image: str) -> dict[str, Any]:
 
 
 def _console(image: str) -> dict[str, Any]:
-    return _service(image) | {
-        "command": ["zbk", "console", "--http", f"0.0.0.0:{CONSOLE_PORT}"],
+    return _after_token(image) | {
+        "command": console_command("0.0.0.0"),  # noqa: S104 - in the container
         "environment": {"ZBK_METADATA": METADATA},
+        "volumes": [f"{TOKEN_VOLUME}:ro"],
         "ports": [f"127.0.0.1:{CONSOLE_PORT}:{CONSOLE_PORT}"],  # the console has no login
-        "healthcheck": _check(http_check(CONSOLE_PORT, CONSOLE_PATH)),
+        "healthcheck": _check(http_check(CONSOLE_PORT)),
     }
 
 
 def _service(image: str) -> dict[str, Any]:
-    """Return what the services that run zbk have in common."""
-    return {
-        "image": image,
+    """Return what the services have in common that run until they are stopped."""
+    return _sandbox(image) | {
         "restart": "on-failure:5",  # exit code 7 says that a restart cannot help
         "stop_grace_period": f"{STOP_S}s",
+        "ulimits": {"nofile": 65_536},
+        "depends_on": {"zookeeper": {"condition": "service_healthy"}},
+    }
+
+
+def _after_token(image: str) -> dict[str, Any]:
+    """Return what the services have in common that read the token when they start."""
+    service = _service(image)
+    made = {"token": {"condition": "service_completed_successfully"}}
+    return service | {"depends_on": service["depends_on"] | made}
+
+
+def _sandbox(image: str) -> dict[str, Any]:
+    """Return what the containers of zbk may do."""
+    return {
+        "image": image,
         "user": f"{USER_ID}:{USER_ID}",
         "read_only": True,
         "tmpfs": ["/tmp"],  # noqa: S108 - in the container
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
-        "ulimits": {"nofile": 65_536},
-        "depends_on": {"zookeeper": {"condition": "service_healthy"}},
     }
 
 

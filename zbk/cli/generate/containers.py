@@ -19,10 +19,23 @@ LEDGER_DIR: Final = "/data/ledgers/zbk"
 INIT_COMMAND: Final = f"test -e {JOURNAL_DIR}/cookie || zbk bookie init"
 """Makes the bookie's id once. The id stays in the volumes, wherever they are mounted next."""
 
+TOKEN_DIR: Final = "/run/zbk"  # noqa: S105 - a path
+TOKEN_FILE: Final = f"{TOKEN_DIR}/token"
+"""The secret of the admin APIs: bookies require it, and the console shows it to them."""
+
+TOKEN_COMMAND: Final = ("zbk", "generate", "token", "--file", TOKEN_FILE)
+"""Makes the token once."""
+
 RUN_COMMAND: Final = ("zbk", "bookie", "run", "--log-format", "json")
+SERVE_COMMAND: Final = (*RUN_COMMAND, "--http-token-file", TOKEN_FILE)
 AUTORECOVERY_COMMAND: Final = ("zbk", "autorecovery", "run", "--log-format", "json")
-CONSOLE_PATH: Final = "/index.json"
-"""A page of the console that is served as soon as it runs."""
+
+
+def console_command(host: str) -> list[str]:
+    """Return the command of a console that listens at ``host`` in its container."""
+    token_options = ["--http-token-file", TOKEN_FILE, "--bookie-token-file", TOKEN_FILE]
+    address = f"{host}:{CONSOLE_PORT}"
+    return ["zbk", "console", "--http", address, "--log-format", "json", *token_options]
 
 
 def http_check(port: int = HTTP_PORT, path: str = "/readyz") -> list[str]:

@@ -9,7 +9,8 @@ COMMANDS = {
         "zbk.cli.generate.completion:completion", "Print the completion script for a shell."
     ),
     "systemd": LazyCommand(
-        "zbk.cli.generate.systemd:systemd", "Print a systemd unit for a bookie or for autorecovery."
+        "zbk.cli.generate.systemd:systemd",
+        "Print a systemd unit for a bookie, autorecovery or the console.",
     ),
     "compose": LazyCommand(
         "zbk.cli.generate.compose:compose",
@@ -17,6 +18,10 @@ COMMANDS = {
     ),
     "k8s": LazyCommand(
         "zbk.cli.generate.k8s:k8s", "Print Kubernetes manifests: bookies, autorecovery, console."
+    ),
+    "token": LazyCommand(
+        "zbk.cli.generate.token:token",
+        "Print a new token for admin APIs, or make a file with one.",
     ),
     "alerts": LazyCommand(
         "zbk.cli.generate.alerts:alerts", "Print the alert rules for Prometheus."

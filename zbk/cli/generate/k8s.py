@@ -1,6 +1,6 @@
 """``zbk generate k8s``: bookies as a StatefulSet, autorecovery and the console as Deployments."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -11,26 +11,32 @@ from zbk.cli.command import ZbkCommand
 from zbk.cli.generate.containers import (
     AUTORECOVERY_COMMAND,
     BOOKIE_PORT,
-    CONSOLE_PATH,
     CONSOLE_PORT,
     DEFAULT_IMAGE,
     HTTP_PORT,
     INIT_COMMAND,
     JOURNAL_DIR,
     LEDGER_DIR,
-    RUN_COMMAND,
+    SERVE_COMMAND,
     STOP_S,
+    TOKEN_DIR,
+    TOKEN_FILE,
     USER_ID,
     autorecovery_environment,
     bookie_environment,
+    console_command,
     http_check,
 )
+from zbk.cli.generate.token import new_token
 from zbk.cli.generate.yaml_text import yaml_text
 from zbk.cli.options import integer_option
 
 NAME: Final = "zbk-bookie"
 AUTORECOVERY_NAME: Final = "zbk-autorecovery"
 CONSOLE_NAME: Final = "zbk-console"
+TOKEN_NAME: Final = "zbk-token"  # noqa: S105 - the name of a Secret
+"""The Secret with the token of the admin APIs, below the key ``token``."""
+
 START_S: Final = 3_600
 """Seconds in which a bookie replays its journal after a crash."""
 
@@ -41,6 +47,7 @@ START_S: Final = 3_600
     examples=[
         ("zbk generate k8s --metadata zk://zookeeper:2181/zbk > zbk.yaml", "kubectl apply -f ..."),
         ("zbk generate k8s --bookies 5 --storage 1Ti --journal-storage 20Gi", "larger"),
+        ("zbk generate k8s --bookies 5 --token-secret zbk-token", "again, with the token it has"),
     ],
 )
 @click.option(
@@ -58,7 +65,22 @@ START_S: Final = 3_600
 @click.option(
     "--journal-storage", default="10Gi", show_default=True, help="Volume of each bookie's journal."
 )
-def k8s(metadata: str, bookie_count: int, image: str, storage: str, journal_storage: str) -> None:
+@click.option(
+    "--token-secret",
+    metavar="NAME",
+    default="",
+    help="Secret that exists and has the token of the admin APIs in its key `token`. "
+    "[default: the manifests have a Secret with a new token]",
+)
+def k8s(
+    *,
+    metadata: str,
+    bookie_count: int,
+    image: str,
+    storage: str,
+    journal_storage: str,
+    token_secret: str,
+) -> None:
     """Print Kubernetes manifests: bookies, autorecovery, console.
 
     A headless service, a StatefulSet, a PodDisruptionBudget and two Deployments. The id of a bookie
@@ -67,22 +89,42 @@ def k8s(metadata: str, bookie_count: int, image: str, storage: str, journal_stor
 
     The console has no login and listens on loopback of its pod. Open it with
     `kubectl port-forward deployment/zbk-console 8710`.
+
+    A Secret has the token of the admin APIs. Each run makes another token, so keep the file, or
+    give --token-secret when you print the manifests again: pods read the token when they start.
     """
     click.echo(f"# Written by `zbk generate k8s` of zbk {zbk.__version__}.")
     sizes = {"journal": journal_storage, "ledgers": storage}
-    click.echo(yaml_text(manifests(metadata, bookie_count, image, sizes)), nl=False)
+    secret = token_secret or TOKEN_NAME
+    documents = [] if token_secret else [token_manifest(new_token())]
+    documents += manifests(metadata, bookie_count, image, sizes, secret)
+    click.echo(yaml_text(documents), nl=False)
+
+
+def token_manifest(token: str) -> dict[str, Any]:
+    """Return the Secret with the token of the admin APIs."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": TOKEN_NAME, "labels": _labels(TOKEN_NAME)},
+        "type": "Opaque",
+        "stringData": {PurePosixPath(TOKEN_FILE).name: token},
+    }
 
 
 def manifests(
-    metadata: str, bookie_count: int, image: str, sizes: Mapping[str, str]
+    metadata: str, bookie_count: int, image: str, sizes: Mapping[str, str], secret: str = TOKEN_NAME
 ) -> list[dict[str, Any]]:
-    """Return the manifests as plain values; ``sizes`` of the volumes journal and ledgers."""
+    """Return the manifests but for the Secret, whose name is ``secret``, as plain values.
+
+    ``sizes`` are those of the volumes journal and ledgers.
+    """
     return [
         _service(),
-        _stateful_set(metadata, bookie_count, image, sizes),
+        _stateful_set(metadata, bookie_count, image, sizes, secret),
         _disruption_budget(),
         _autorecovery(metadata, image),
-        _console(metadata, image),
+        _console(metadata, image, secret),
     ]
 
 
@@ -113,7 +155,7 @@ def _service() -> dict[str, Any]:
 
 
 def _stateful_set(
-    metadata: str, bookie_count: int, image: str, sizes: Mapping[str, str]
+    metadata: str, bookie_count: int, image: str, sizes: Mapping[str, str], secret: str
 ) -> dict[str, Any]:
     host = f"$(POD_NAME).{NAME}.$(POD_NAMESPACE).svc"
     environment = [
@@ -133,7 +175,8 @@ def _stateful_set(
             {"name": "bookie"}
             | common
             | {
-                "command": list(RUN_COMMAND),
+                "command": list(SERVE_COMMAND),
+                "volumeMounts": [*common["volumeMounts"], _TOKEN_MOUNT],
                 "ports": [
                     {"name": "bookie", "containerPort": BOOKIE_PORT},
                     {"name": "http", "containerPort": HTTP_PORT},
@@ -150,7 +193,7 @@ def _stateful_set(
         "replicas": bookie_count,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": _labels(NAME)},
-        "template": _template(NAME, pod),
+        "template": _template(NAME, pod, [_token_volume(secret)]),
         "volumeClaimTemplates": [_claim(name, size) for name, size in sizes.items()],
     }
     return _object("apps/v1", "StatefulSet", NAME, spec)
@@ -177,38 +220,47 @@ def _autorecovery(metadata: str, image: str) -> dict[str, Any]:
     return _deployment(AUTORECOVERY_NAME, 2, container)
 
 
-def _console(metadata: str, image: str) -> dict[str, Any]:
+def _console(metadata: str, image: str, secret: str) -> dict[str, Any]:
     # the kubelet reaches no port on loopback, so the probes run in the container
-    probe = {
-        "exec": {"command": http_check(CONSOLE_PORT, CONSOLE_PATH)},
-        "periodSeconds": 30,
-        "timeoutSeconds": 10,
-    }
+    alive, ready = (
+        {
+            "exec": {"command": http_check(CONSOLE_PORT, path)},
+            "periodSeconds": 30,
+            "timeoutSeconds": 10,
+        }
+        for path in ("/livez", "/readyz")
+    )
+    common = _container(image)
     container = (
         {"name": "console"}
-        | _container(image)
+        | common
         | {
-            "command": ["zbk", "console", "--http", f"127.0.0.1:{CONSOLE_PORT}"],
+            "command": console_command("127.0.0.1"),
+            "volumeMounts": [*common["volumeMounts"], _TOKEN_MOUNT],
             "env": _variables({"ZBK_METADATA": metadata}),
-            "startupProbe": probe | {"periodSeconds": 5, "failureThreshold": 24},
-            "livenessProbe": probe,
-            "readinessProbe": probe,
+            "startupProbe": alive | {"periodSeconds": 5, "failureThreshold": 24},
+            "livenessProbe": alive,
+            "readinessProbe": ready,
             "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
         }
     )
-    return _deployment(CONSOLE_NAME, 1, container)
+    return _deployment(CONSOLE_NAME, 1, container, [_token_volume(secret)])
 
 
-def _deployment(name: str, count: int, container: dict[str, Any]) -> dict[str, Any]:
+def _deployment(
+    name: str, count: int, container: dict[str, Any], volumes: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     spec = {
         "replicas": count,
         "selector": {"matchLabels": _labels(name)},
-        "template": _template(name, {"containers": [container]}),
+        "template": _template(name, {"containers": [container]}, volumes),
     }
     return _object("apps/v1", "Deployment", name, spec)
 
 
-def _template(name: str, pod: dict[str, Any]) -> dict[str, Any]:
+def _template(
+    name: str, pod: dict[str, Any], volumes: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     selector = {"matchLabels": _labels(name)}
     term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
     preferred = [{"weight": 100, "podAffinityTerm": term}]
@@ -224,7 +276,7 @@ def _template(name: str, pod: dict[str, Any]) -> dict[str, Any]:
         "affinity": {
             "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
         },
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "volumes": [{"name": "tmp", "emptyDir": {}}, *volumes],
     }
     return {"metadata": {"labels": _labels(name)}, "spec": common | pod}
 
@@ -239,6 +291,14 @@ def _container(image: str) -> dict[str, Any]:
         },
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - in the container
     }
+
+
+_TOKEN_MOUNT: Final = {"name": "token", "mountPath": TOKEN_DIR, "readOnly": True}
+
+
+def _token_volume(secret: str) -> dict[str, Any]:
+    mode = 0o440  # the group of the pod, which is fsGroup
+    return {"name": "token", "secret": {"secretName": secret, "defaultMode": mode}}
 
 
 def _claim(name: str, size: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from zbk.errors import EXIT_LOST_HISTORY, InvalidOptionError
 
 STATE_DIR: Final = "/var/lib/zbk"
 CONFIG_FILE: Final = "/etc/zbk/bookie.toml"
+CONSOLE: Final = "127.0.0.1:8710"
 _HOMES: Final = (("home",), ("root",))
 """Top folders that ``ProtectHome`` hides: a program there stays readable."""
 
@@ -80,57 +81,92 @@ WantedBy=multi-user.target
             "a bookie; the file belongs into /etc/systemd/system",
         ),
         ("zbk generate systemd --unit autorecovery", "the auditor and the workers"),
+        ("zbk generate systemd --unit console --metadata zk://zk1:2181/zbk", "the web console"),
     ],
 )
 @choice_option(
-    "--unit", "kind", choices=["bookie", "autorecovery"], default="bookie", help_text="Service."
+    "--unit",
+    "kind",
+    choices=["bookie", "autorecovery", "console"],
+    default="bookie",
+    help_text="Service.",
 )
 @click.option("--user", default="zbk", show_default=True, help="User and group of the service.")
 @click.option(
     "--program", metavar="FILE", default=None, help="The zbk command. [default: this one]"
 )
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    default="",
+    help="File with the token of the admin APIs: bookies require it, and the console shows it to "
+    "them. `zbk generate token` makes one.",
+)
 @directory_options
 def systemd(
+    *,
     kind: str,
     user: str,
     program: str | None,
+    token_file: str,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
-    """Print a systemd unit for a bookie or for autorecovery.
+    """Print a systemd unit for a bookie, autorecovery or the console.
 
     The service may write to its directories only, which are those of --config, or /var/lib/zbk. A
     bookie whose directories lack its history is not restarted. `systemctl edit` adds to the unit.
+
+    The console serves the cluster of --metadata, or of the file of a bookie in --config, at
+    http://127.0.0.1:8710.
     """
+    if token_file and kind == "autorecovery":
+        raise InvalidOptionError("token-file", token_file, "autorecovery has no admin API")
     config_file = options["config_file"]
     config = offline_config(BookieConfig, options)
     directories = [*config.journal_dirs, *config.ledger_dirs] if kind == "bookie" else []
     shown = str(config_file.absolute()) if config_file else CONFIG_FILE
-    text = unit(kind, user, program or _program(), shown, directories)
+    if kind == "console":
+        command = _console_command(config.metadata, token_file)
+    else:
+        command = [kind, "run", "--config", _absolute(shown), "--log-format", "json"]
+        if token_file:
+            command += ["--http-token-file", _absolute(token_file)]
+    text = unit(kind, user, [_absolute(program or _program()), *command], directories)
     click.echo(text, nl=False)
 
 
-def unit(kind: str, user: str, program: str, config_file: str, directories: Sequence[str]) -> str:
-    """Return the text of a unit.
+def unit(kind: str, user: str, words: Sequence[str], directories: Sequence[str]) -> str:
+    """Return the text of a unit that runs the command ``words``.
 
     Raises:
-        InvalidOptionError: a path is not absolute.
+        InvalidOptionError: a directory is not absolute.
     """
-    for path in (program, config_file, *directories):
-        if not path.startswith("/"):
-            raise InvalidOptionError("path", path, "give an absolute path: systemd needs it")
-    words = [program, kind, "run", "--config", config_file, "--log-format", "json"]
     return UNIT.format(
         version=zbk.__version__,
         kind=kind,
         command=" ".join(map(_quoted, words)),
         user=user,
-        paths=" ".join(map(_quoted, dict.fromkeys(directories))) or STATE_DIR,
-        home="read-only" if Path(program).parts[1:2] in _HOMES else "yes",
+        paths=" ".join(_quoted(_absolute(one)) for one in dict.fromkeys(directories)) or STATE_DIR,
+        home="read-only" if Path(words[0]).parts[1:2] in _HOMES else "yes",
         exit_codes=f"2 {EXIT_LOST_HISTORY}",
     )
 
 
 # ------------------------------------------------------------------ private
+
+
+def _console_command(metadata: str, token_file: str) -> list[str]:
+    if not metadata:
+        reason = "the console needs one: give --metadata, or --config with the file of a bookie"
+        raise InvalidOptionError("metadata", "", reason)
+    token = ["--bookie-token-file", _absolute(token_file)] if token_file else []
+    return ["console", "--metadata", metadata, "--http", CONSOLE, "--log-format", "json", *token]
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise InvalidOptionError("path", path, "give an absolute path: systemd needs it")
+    return path
 
 
 def _program() -> str:

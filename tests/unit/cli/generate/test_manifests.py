@@ -14,9 +14,10 @@ import kubernetes_validate
 import pytest
 
 from tests.support.cli import Run
+from zbk.admin.access import read_token
 from zbk.cli.generate.compose import compose_file
-from zbk.cli.generate.containers import INIT_COMMAND, JOURNAL_DIR, LEDGER_DIR
-from zbk.cli.generate.k8s import manifests
+from zbk.cli.generate.containers import INIT_COMMAND, JOURNAL_DIR, LEDGER_DIR, TOKEN_DIR, TOKEN_FILE
+from zbk.cli.generate.k8s import manifests, token_manifest
 from zbk.cli.generate.yaml_text import yaml_text
 from zbk.cli.main import cli
 from zbk.config import AutorecoveryConfig, BookieConfig
@@ -101,7 +102,10 @@ def parsed(text: str) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("arguments", "documents"),
-    [(["compose", "--image", "zbk:1"], [COMPOSE]), (["k8s", "--image", "zbk:1"], K8S)],
+    [
+        (["compose", "--image", "zbk:1"], [COMPOSE]),
+        (["k8s", "--image", "zbk:1", "--token-secret", "zbk-token"], K8S),
+    ],
 )
 def test_what_is_printed_is_yaml(run: Run, arguments: list[str], documents: list[Any]) -> None:
     result = run("generate", *arguments)
@@ -125,21 +129,22 @@ def test_compose_has_zookeeper_bookies_and_autorecovery() -> None:
     services = COMPOSE["services"]
 
     assert list(services) == [
-        "zookeeper", "bookie1", "bookie2", "bookie3", "autorecovery", "console"
+        "zookeeper", "token", "bookie1", "bookie2", "bookie3", "autorecovery", "console"
     ]  # fmt: skip
-    addresses = [one["environment"].get("ZBK_BOOKIE_ADVERTISE") for one in services.values()]
-    assert addresses[1:4] == [f"tcp://bookie{number}:3181" for number in (1, 2, 3)]
+    environments = [one.get("environment", {}) for one in services.values()]
+    addresses = [one.get("ZBK_BOOKIE_ADVERTISE") for one in environments]
+    assert addresses[2:5] == [f"tcp://bookie{number}:3181" for number in (1, 2, 3)]
     mounted = [
         volume.split(":")[0] for one in services.values() for volume in one.get("volumes", ())
     ]
-    assert sorted(mounted) == sorted(COMPOSE["volumes"])
+    assert set(mounted) == set(COMPOSE["volumes"])
     for name, service in services.items():
-        assert "healthcheck" in service, name
+        assert ("healthcheck" in service) == (name != "token"), name  # it ends by itself
         for other in service.get("depends_on", ()):
             assert other in services
 
 
-@pytest.mark.parametrize("name", ["bookie1", "autorecovery", "console"])
+@pytest.mark.parametrize("name", ["token", "bookie1", "autorecovery", "console"])
 def test_the_commands_of_compose_are_those_of_zbk(name: str) -> None:
     service = COMPOSE["services"][name]
 
@@ -148,11 +153,24 @@ def test_the_commands_of_compose_are_those_of_zbk(name: str) -> None:
     assert commands
     for command in commands:
         parse(command)
-    check_environment(service["environment"])
+    check_environment(service.get("environment", {}))
+
+
+def test_compose_makes_one_token_that_bookies_require_and_the_console_has() -> None:
+    services = COMPOSE["services"]
+    maker = services["token"]
+    assert (maker["network_mode"], maker["volumes"]) == ("none", [f"token:{TOKEN_DIR}"])
+    assert maker["command"][-1] == TOKEN_FILE
+    for name in ("bookie1", "bookie2", "bookie3", "console"):
+        service = services[name]
+        assert f"token:{TOKEN_DIR}:ro" in service["volumes"]
+        assert f"--http-token-file {TOKEN_FILE}" in " ".join(service["command"])
+        assert service["depends_on"]["token"] == {"condition": "service_completed_successfully"}
+    assert f"--bookie-token-file {TOKEN_FILE}" in " ".join(services["console"]["command"])
 
 
 def test_the_number_of_bookies_is_chosen(run: Run) -> None:
-    assert len(compose_file(5, "i")["services"]) == 8
+    assert len(compose_file(5, "i")["services"]) == 9
     assert "bookie5" in run("generate", "compose", "--bookies", "5").stdout
 
 
@@ -257,7 +275,70 @@ def test_the_console_of_kubernetes_is_reached_from_its_pod_alone_and_cannot_act(
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         program, _, text = container[name]["exec"]["command"]
         assert program == "python3"
-        assert f"http://{address}/index.json" in text
+        assert f"http://{address}/{'readyz' if name == 'readinessProbe' else 'livez'}" in text
+
+
+def secret_in(text: str) -> str:
+    (found,) = [one for one in parsed(text) if one["kind"] == "Secret"]
+    kubernetes_validate.validate(found, "1.27", strict=True)
+    assert found == token_manifest(found["stringData"]["token"])
+    return str(found["stringData"]["token"])
+
+
+def test_kubernetes_has_a_new_token_or_the_secret_that_is_named(run: Run) -> None:
+    first, second = (secret_in(run("generate", "k8s").stdout) for _ in range(2))
+    assert first != second
+    assert len(first) >= 43
+
+    named = parsed(run("generate", "k8s", "--token-secret", "other").stdout)
+
+    assert "Secret" not in [one["kind"] for one in named]
+    volumes = [
+        volume["secret"]["secretName"]
+        for one in named
+        if "template" in one["spec"]
+        for volume in one["spec"]["template"]["spec"]["volumes"]
+        if "secret" in volume
+    ]
+    assert volumes == ["other", "other"], "of bookies and of the console"
+
+
+def test_pods_require_and_show_the_token_of_the_secret() -> None:
+    path = f"{TOKEN_DIR}/{next(iter(token_manifest('t')['stringData']))}"
+    found = {}
+    for container, pod, _ in containers():
+        words = container["command"]
+        used = {one for one in words if one.endswith("-token-file")}
+        if used:
+            assert [words[words.index(one) + 1] for one in used] == [path] * len(used)
+            mount = {"name": "token", "mountPath": TOKEN_DIR, "readOnly": True}
+            assert mount in container["volumeMounts"]
+            (volume,) = [one for one in pod["volumes"] if one["name"] == "token"]
+            assert volume["secret"] == {"secretName": "zbk-token", "defaultMode": 0o440}
+        found[container["name"]] = used
+    assert found == {
+        "init": set(),
+        "bookie": {"--http-token-file"},
+        "autorecovery": set(),
+        "console": {"--http-token-file", "--bookie-token-file"},
+    }
+
+
+def test_a_token_is_made_once_and_only_its_owner_reads_it(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    assert run("generate", "token").stdout != run("generate", "token").stdout
+    (tmp_path / "token.new").write_text("half")  # of a start that a crash ended
+
+    assert run("generate", "token", "--file", str(file)).stdout == ""
+
+    token = read_token(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run("generate", "token", "--file", str(file)).exit_code == 0
+    assert read_token(file) == token
+    file.write_text("")
+    refused = run("generate", "token", "--file", str(file))
+    assert refused.exit_code == 1
+    assert "must hold one word" in refused.stderr
 
 
 def test_the_directories_of_a_bookie_are_in_its_volumes() -> None:
@@ -279,7 +360,7 @@ def test_kubectl_reads_the_manifests(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\nkind: ") == len(K8S)
+    assert done.stdout.count("\nkind: ") == len(K8S) + 1  # the Secret
 
 
 def test_a_bookie_in_a_container_keeps_its_id(tmp_path: Path) -> None:
@@ -338,18 +419,46 @@ def test_a_unit_of_autorecovery_runs_autorecovery(run: Run, config_file: Path) -
     parse(shlex.split(fields_of(text)["ExecStart"])[1:])
 
 
-def test_a_relative_path_is_refused(run: Run) -> None:
-    result = run("generate", "systemd", "--program", "zbk")
+def test_a_unit_of_the_console_has_the_address_of_its_cluster(run: Run, config_file: Path) -> None:
+    config_file.write_text('[bookie]\nmetadata = "zk://zk9:2181/zbk"\n')
+    common = ("generate", "systemd", "--unit", "console", "--program", "/bin/true")
+
+    given = run(*common, "--metadata", "zk://zk1:2181/zbk", "--token-file", "/etc/zbk/token").stdout
+    words = shlex.split(fields_of(given)["ExecStart"])[1:]
+    parse(words)
+    assert words[words.index("--metadata") + 1] == "zk://zk1:2181/zbk"
+    assert words[words.index("--bookie-token-file") + 1] == "/etc/zbk/token"
+    assert "zk://zk9:2181/zbk" in run(*common, "--config", str(config_file)).stdout
+    missing = run(*common)
+    assert missing.exit_code == 1
+    assert "give --metadata" in missing.stderr
+
+
+def test_a_unit_of_a_bookie_requires_the_token(run: Run, config_file: Path) -> None:
+    options = ("--config", str(config_file), "--token-file", "/etc/zbk/token")
+    text = run("generate", "systemd", *options).stdout
+    words = shlex.split(fields_of(text)["ExecStart"])[1:]
+    parse(words)
+    assert words[-2:] == ["--http-token-file", "/etc/zbk/token"]
+    refused = run("generate", "systemd", "--unit", "autorecovery", "--token-file", "/etc/zbk/token")
+    assert refused.exit_code == 1
+    assert "has no admin API" in refused.stderr
+
+
+@pytest.mark.parametrize("option", ["--program", "--token-file"])
+def test_a_relative_path_is_refused(run: Run, option: str) -> None:
+    result = run("generate", "systemd", option, "zbk")
 
     assert result.exit_code == 1
     assert "absolute path" in result.stderr
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("kind", ["bookie", "autorecovery"])
+@pytest.mark.parametrize("kind", ["bookie", "autorecovery", "console"])
 def test_systemd_accepts_a_unit(run: Run, config_file: Path, tmp_path: Path, kind: str) -> None:
     file = tmp_path / f"zbk-{kind}.service"
-    arguments = ("--unit", kind, "--config", str(config_file), "--program", "/bin/true")
+    arguments = ["--unit", kind, "--config", str(config_file), "--program", "/bin/true"]
+    arguments += ["--metadata", "zk://zk1:2181/zbk"]
     file.write_text(run("generate", "systemd", *arguments).stdout)
 
     done = subprocess.run(
@@ -362,11 +471,12 @@ def test_systemd_accepts_a_unit(run: Run, config_file: Path, tmp_path: Path, kin
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("kind", ["bookie", "autorecovery"])
+@pytest.mark.parametrize("kind", ["bookie", "autorecovery", "console"])
 def test_the_sandbox_of_a_unit_is_tight(run: Run, tmp_path: Path, kind: str) -> None:
     """What stays open is the network, which a bookie needs, and its directories."""
     file = tmp_path / f"zbk-{kind}.service"
-    file.write_text(run("generate", "systemd", "--unit", kind, "--program", "/bin/true").stdout)
+    arguments = ("--unit", kind, "--program", "/bin/true", "--metadata", "zk://zk1:2181/zbk")
+    file.write_text(run("generate", "systemd", *arguments).stdout)
     command = [shutil.which("systemd-analyze") or "", "security", "--offline=true"]
 
     def judge(threshold: int) -> int:
