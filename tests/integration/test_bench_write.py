@@ -141,11 +141,21 @@ def test_a_table_ends_with_the_histogram(shell: Shell, cluster: LocalCluster) ->
     assert done.stderr == b""  # no terminal: no live line
 
 
-def test_a_neighbor_is_written_as_long_as_the_load(shell: Shell, cluster: LocalCluster) -> None:
-    found = written(shell, cluster, "--type", "vd", "--count", "100", "--neighbor", "pd")
+@pytest.mark.parametrize("neighbor_client", ["same", "other"])
+def test_a_neighbor_is_written_as_long_as_the_load(
+    shell: Shell, cluster: LocalCluster, neighbor_client: str
+) -> None:
+    neighbor = ("--neighbor", "pd", "--neighbor-client", neighbor_client)
+    with zbk.connect(cluster.metadata_uri) as client:
+        before = set(client.list_ledgers())
+        found = written(shell, cluster, "--type", "vd", "--count", "10000", *neighbor)
+        new = set(client.list_ledgers()) - before
+        types = [client.open_ledger(one).metadata.ledger_type for one in new]
 
-    assert found["entry_count"] == found["latency_count"] * 100 == 100
+    assert found["entry_count"] == 10000
+    assert sorted(types) == ["PD_JOURNAL", "VD_JOURNAL"]
     assert found["neighbor_type"] == "PD_JOURNAL"
+    assert found["has_own_neighbor_client"] is (neighbor_client == "other")
     assert 0 < found["neighbor_latency_p50_ms"] <= found["neighbor_latency_max_ms"]
 
 

@@ -32,6 +32,7 @@ class WriteLoad(msgspec.Struct, frozen=True, kw_only=True):
     ledger_count: int = 1  # written at once, each by a thread, or by answers (``outstanding``)
     idle_ledger_count: int = 0  # other open ledgers
     neighbor_type: LedgerType | None = None  # of a ledger that gets single entries meanwhile
+    has_own_neighbor_client: bool = False  # that ledger is written by a client in another process
     roll_entry_count: int = 0  # entries after which a writer continues in a new ledger; 0: never
     ensemble_size: int = 3
     write_quorum_size: int = 3

@@ -8,14 +8,14 @@ import msgspec
 
 from zbk.bench.cost import Meter
 from zbk.bench.histogram import Histogram, merged
+from zbk.bench.job import OPEN_TIMEOUT_S, Job, LedgersOpen
 from zbk.bench.load import WriteLoad
 from zbk.bench.program import Program
 from zbk.bench.write_load import WriteResult
-from zbk.bench.writer_process import Job, LedgersOpen, Written
+from zbk.bench.writer_process import Written
 from zbk.client.api import Client
 from zbk.errors import UnavailableError
 
-OPEN_TIMEOUT_S: Final = 60.0
 WRITE_TIMEOUT_S: Final = 300.0
 """Added to the time of the load."""
 

@@ -19,7 +19,8 @@ import msgspec
 from zbk.bench.cost import Cost, Meter
 from zbk.bench.histogram import Bucket, Histogram, merged
 from zbk.bench.ledger_loop import LedgerLoop
-from zbk.bench.load import Api, WriteLoad, create_ledger
+from zbk.bench.load import WriteLoad, create_ledger
+from zbk.bench.neighbor import neighbor_of
 from zbk.bench.pace import Pace
 from zbk.bench.percentiles import Percentiles
 from zbk.bench.samples import Sample, Sampler
@@ -97,14 +98,13 @@ def run_write(
             exits.enter_context(LedgerLoop(client, load, index, stop))
             for index in range(load.ledger_count)
         ]
-        neighbor = exits.enter_context(_neighbor(client, load))
+        end_neighbor = exits.enter_context(neighbor_of(client, load))
         before_start(loops)
         meter = Meter(client)
         started_s = monotonic_s()
         with Sampler(client, loops, load.entry_size, on_sample):
             _write(loops, load, started_s, stop)
-        if neighbor is not None:
-            neighbor.end()
+        neighbor_latency = None if end_neighbor is None else end_neighbor()
         seconds = max(loop.ended_s for loop in loops) - started_s
         entry_count = sum(loop.sent_count for loop in loops)
         cost = meter.cost(entry_count)
@@ -118,7 +118,7 @@ def run_write(
         cost=cost,
         ledger_id=loops[0].ledger_id,
         rates=[loop.sent_count / (loop.ended_s - started_s) for loop in loops],
-        neighbor_latency=None if neighbor is None else neighbor.latencies.percentiles(),
+        neighbor_latency=neighbor_latency,
     )
 
 
@@ -147,30 +147,6 @@ def _write(
     for loop in loops:
         if loop.failure is not None:
             raise loop.failure
-
-
-@contextmanager
-def _neighbor(client: Client, load: WriteLoad) -> Iterator[LedgerLoop | None]:
-    """Append single entries to a ledger beside the load; yield the loop, if there is one."""
-    if load.neighbor_type is None:
-        yield None
-        return
-    lone = msgspec.structs.replace(
-        load,
-        ledger_type=load.neighbor_type,
-        api=Api.SYNC,
-        rate=0.0,
-        seconds=inf,
-        roll_entry_count=0,
-    )
-    stop = threading.Event()
-    with LedgerLoop(client, lone, 0, stop) as loop:
-        loop.start(Pace(started_s=monotonic_s(), stop=stop))
-        try:
-            yield loop
-        finally:
-            stop.set()
-            loop.join()
 
 
 @contextmanager

@@ -8,24 +8,12 @@ import sys
 
 import msgspec
 
-from zbk.bench.load import WriteLoad
+from zbk.bench.job import Job, LedgersOpen
 from zbk.bench.program import report
 from zbk.bench.write_load import WriteResult, run_write
 from zbk.client.api import Client
-from zbk.config import ClientConfig
 from zbk.errors import ZbkError
 from zbk.system.clock import monotonic_s
-
-
-class Job(msgspec.Struct, frozen=True):
-    """The load of this process."""
-
-    load: WriteLoad
-    config: ClientConfig
-
-
-class LedgersOpen(msgspec.Struct, frozen=True):
-    """The process waits for the others."""
 
 
 class Written(msgspec.Struct, frozen=True):

@@ -104,6 +104,13 @@ load_options = option_group(
         any_case=True,
         help_text="Append single entries to a ledger of this type meanwhile.",
     ),
+    choice_option(
+        "--neighbor-client",
+        "neighbor_client",
+        choices=["same", "other"],
+        default="same",
+        help_text="The client that writes the --neighbor; other: in its own process.",
+    ),
 )
 
 
@@ -134,6 +141,10 @@ def load_of(context: click.Context) -> "WriteLoad":
     refuse_if(
         context,
         (
+            is_given(context, "neighbor_client") and not options["neighbor_type"],
+            "--neighbor-client says who writes the --neighbor: give both",
+        ),
+        (
             is_given(context, "count") and options["seconds_ms"],
             "--count says how many entries, --seconds how long: give one of them",
         ),
@@ -157,6 +168,7 @@ def load_of(context: click.Context) -> "WriteLoad":
         ledger_count=options["ledger_count"],
         idle_ledger_count=options["idle_ledger_count"],
         neighbor_type=neighbor and LedgerType(LEDGER_TYPES[neighbor]),
+        has_own_neighbor_client=options["neighbor_client"] == "other",
         roll_entry_count=options["roll_entry_count"],
     )
 

@@ -105,7 +105,7 @@ def print_result(result: "WriteResult", output: Format, extra: dict[str, Any]) -
     """Print the figures of a load and ``extra`` fields; as a table, also its histogram."""
     fields = {"measured": "zbk"} | fields_of(result) | extra
     if result.neighbor_latency is None:
-        del fields["neighbor_type"], fields["neighbor_latency"]
+        del fields["neighbor_type"], fields["neighbor_latency"], fields["has_own_neighbor_client"]
     buckets = fields["histogram"] if output == "json" else fields.pop("histogram")
     print_object(fields, output)
     if output == "table":
@@ -144,7 +144,7 @@ def _check(context: click.Context) -> None:
         refuse_if(
             context,
             (options["is_sampled"], "--samples reports one client: omit --processes"),
-            (options["neighbor_type"], "--neighbor is in the client that writes: omit --processes"),
+            (options["neighbor_type"], "--neighbor is beside one client: omit --processes"),
             (options["against_floor"], "--against-floor compares one client: omit --processes"),
         )
 

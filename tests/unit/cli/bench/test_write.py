@@ -21,7 +21,8 @@ from zbk.cli.bench.live import line_of
         (["--seconds", "5s", "--against-floor"], "--against-floor compares"),
         (["--seconds", "soon"], "is not a duration"),
         (["--processes", "2", "--samples"], "--samples reports one client"),
-        (["--processes", "2", "--neighbor", "pd"], "--neighbor is in the client"),
+        (["--processes", "2", "--neighbor", "pd"], "--neighbor is beside one client"),
+        (["--neighbor-client", "other"], "give both"),
         (["--processes", "2", "--against-floor"], "compares one client"),
     ],
 )
