@@ -6,7 +6,7 @@ from typing import Any
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import Fetch, MovedEntries, ReadActor
-from zbk.actors.serve.storage import Requests, StorageActor, StorageMessage
+from zbk.actors.serve.storage import Requests, StorageActor, StorageDoor, StorageMessage
 from zbk.actors.serve.sync_queue import (
     AppendGroup,
     Synced,
@@ -114,6 +114,7 @@ class World:
         self.ticker = FakeTicker()
         self.now_ms = 1_000
         self.on_clock: Callable[[], None] = lambda: None  # when the actor looks at the clock
+        self.door = StorageDoor()
         self.actor = StorageActor(
             self.storage,
             ServeParts(
@@ -135,6 +136,7 @@ class World:
             ),
             incarnation=3,
             stop_bookie=self.failures.append,
+            door=self.door,
         )
 
     def _send(self, outbounds: Sequence[Outbound]) -> None:
@@ -184,10 +186,13 @@ class World:
         self.storage.journal.sync()
         if not groups:
             return
-        self.progress.synced_ticket = groups[-1].ticket
+        progress = self.progress
+        progress.synced_ticket = groups[-1].ticket
         for group in groups:
             self._send(group.after_sync)
-        if self.progress.is_watched or any(group.is_sync_news for group in groups):
+            progress.synced_size += group.size * group.is_sync_needed
+        is_news = any(group.is_sync_news for group in groups)
+        if is_news or progress.is_watched or progress.is_awaited:
             self.tell(Synced(groups[-1].ticket))
 
     def settle(self) -> None:

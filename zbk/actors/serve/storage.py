@@ -1,6 +1,7 @@
 """The storage actor: admits requests, keeps entries and index, answers when the promise is kept.
 
 mailbox     Requests, from the front, which handles small ones itself while the actor is idle;
+            RequestsWait, when others wait in the ``FairQueue`` of the door;
             Synced, from the journal actors; AskStorage, from the checkpoint, gc and scrub actors;
             ForgetLedgers, from the gc actor; WatchesDue, from the ticker while a client waits for a
             LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; Quiesce, when
@@ -27,6 +28,7 @@ import pykka
 from zbk.actors.base import LendingActor, StopBookie
 from zbk.actors.messages import Answered, AskStorage, ForgetLedgers, Sink, StorageQuestion
 from zbk.actors.serve.add_requests import AddRequests
+from zbk.actors.serve.fair_queue import FairQueue
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_lookups import LookedUp
 from zbk.actors.serve.ledger_table import LedgerTable
@@ -77,6 +79,10 @@ class Requests(msgspec.Struct, frozen=True):
     received_us: int = 0
 
 
+class RequestsWait(msgspec.Struct, frozen=True):
+    """Requests wait in the queue of the door. It is sent again as long as any do."""
+
+
 class WatchesDue(msgspec.Struct, frozen=True):
     """Check whether a client has waited long enough for a LAC."""
 
@@ -88,20 +94,34 @@ class Quiesce(msgspec.Struct, frozen=True):
 
 
 StorageMessage: TypeAlias = (
-    Requests | Synced | Quiesce | AskStorage | WatchesDue | ForgetLedgers | ResolveAgain | LookedUp
+    Requests
+    | RequestsWait
+    | Synced
+    | Quiesce
+    | AskStorage
+    | WatchesDue
+    | ForgetLedgers
+    | ResolveAgain
+    | LookedUp
 )
 
 
 class StorageDoor(Door):
-    """Where the front hands requests to the storage actor, in order."""
+    """Where the front hands requests to the storage actor: those of a ledger in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = FairQueue()
 
     def receive(self, batch: list[Inbound]) -> None:
         """Serve a small batch in the calling thread if the actor is idle, else leave it to it."""
-        requests = Requests(batch, monotonic_us())
+        received_us = monotonic_us()
         is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
-        if not (is_small and self.hand(requests)):
+        if is_small and self.queue.is_empty and self.hand(Requests(batch, received_us)):
+            return
+        if self.queue.put(batch, received_us):
             with suppress(pykka.ActorDeadError):  # the bookie stops
-                self.tell(requests)
+                self.tell(RequestsWait())
 
 
 class StorageActor(LendingActor):
@@ -115,9 +135,12 @@ class StorageActor(LendingActor):
         *,
         incarnation: int,
         stop_bookie: StopBookie,
-        door: Door | None = None,
+        door: StorageDoor | None = None,
     ) -> None:
-        super().__init__(stop_bookie, door or Door())
+        door = door or StorageDoor()
+        super().__init__(stop_bookie, door)
+        self._waiting = door.queue
+        self._is_holding = False  # requests in the queue wait for a sync
         self._storage = storage
         self._status = parts.status
         watches = LacWatches(parts.progresses, count_max=limits.watch_count_max)
@@ -162,22 +185,25 @@ class StorageActor(LendingActor):
         """The number of ledgers in the table."""
         return len(self._ledgers)
 
-    def handle(self, message: StorageMessage) -> None:  # noqa: C901 - a case for each message
+    def handle(self, message: StorageMessage) -> None:  # noqa: C901, PLR0912 - a case for each message
         """Handle one message, and send the output of the turn, in lists."""
         match message:
             case Requests(batch, received_us):
-                gate = self._gate
-                admitted = (one for one in batch if not (gate.is_holding and self._waits(one)))
-                self._serve(admitted, received_us)
+                self._serve_received(batch, received_us)
+            case RequestsWait():
+                self._serve_waiting()
             case LookedUp():
                 self._serve(self._gate.released(message.findings))
             case Synced():
                 for ticket in self._turn.take_synced(message.journal_no, message.ticket):
                     self._on_synced(ticket)
                 self._watches.on_synced(message.journal_no)
+                if self._is_holding:
+                    self._serve_waiting()
             case WatchesDue():
                 self._watches.on_time()
             case Quiesce():
+                self._serve_all_waiting()
                 self._watches.wake_all()
                 self._turn.begin()
                 for inbound in self._gate.give_up():
@@ -223,6 +249,30 @@ class StorageActor(LendingActor):
         self.actor_ref.tell(WatchesDue())
 
     # -------------------------------------------------------------- requests
+
+    def _serve_waiting(self) -> None:
+        """Serve a turn of the requests in the queue, and have the others served."""
+        turn = self._turn
+        turn.await_syncs(is_awaited=True)  # first: a sync that ends meanwhile reports it
+        taken = self._waiting.take(turn.unsynced_size, monotonic_us())
+        self._is_holding = taken.is_held
+        if not taken.is_held:
+            turn.await_syncs(is_awaited=False)
+        if taken.batch:  # else a stop has served them, or all are held
+            self._serve_received(taken.batch, taken.received_us)
+        if taken.is_more:
+            self.actor_ref.tell(RequestsWait())
+
+    def _serve_all_waiting(self) -> None:
+        """Serve all requests in the queue."""
+        while not self._waiting.is_empty:
+            taken = self._waiting.take(0, monotonic_us())
+            self._serve_received(taken.batch, taken.received_us)
+
+    def _serve_received(self, batch: Sequence[Inbound], received_us: int) -> None:
+        gate = self._gate
+        admitted = (one for one in batch if not (gate.is_holding and self._waits(one)))
+        self._serve(admitted, received_us)
 
     def _serve(self, inbounds: Iterable[Inbound], received_us: int = 0) -> None:
         """Serve requests in one turn; then look up the ledgers that are new here."""

@@ -73,15 +73,18 @@ class SyncProgress:
     """How far one journal is on stable storage: a number that may be read in any thread.
 
     A thread that waits for it sets ``is_watched`` first and then reads ``synced_ticket``. A sync
-    sets ``synced_ticket`` first and then reads ``is_watched``: one of them sees the other.
+    sets ``synced_ticket`` first and then reads ``is_watched``: one of them sees the other. The same
+    holds for ``is_awaited`` and ``synced_size``.
     """
 
-    __slots__ = ("is_watched", "synced_ticket", "written_size")
+    __slots__ = ("is_awaited", "is_watched", "synced_size", "synced_ticket", "written_size")
 
     def __init__(self) -> None:
         self.synced_ticket = 0  # written by the ``SyncQueue``
         self.is_watched = False  # written by the storage actor: it waits for each ``Synced``
+        self.is_awaited = False  # likewise: requests are held until a sync ends
         self.written_size = 0  # bytes of all groups that were written; by the ``SyncQueue``
+        self.synced_size = 0  # bytes of the groups whose sync was needed; by the ``SyncQueue``
 
 
 class SyncQueue:
@@ -178,7 +181,9 @@ class SyncQueue:
         return groups
 
     def _tell(self, groups: Sequence[AppendGroup]) -> None:
-        self._progress.synced_ticket = groups[-1].ticket
+        progress = self._progress
+        progress.synced_ticket = groups[-1].ticket
+        progress.synced_size += sum([group.size for group in groups if group.is_sync_needed])
         self.sync_count += 1
         for group in groups:
             if group.spans:
@@ -190,5 +195,9 @@ class SyncQueue:
             for group in groups:
                 if group.after_sync and group.received_us:
                     self.answers.observe(now_us - group.received_us)
-        if self._progress.is_watched or any(group.is_sync_news for group in groups):
+        if (
+            progress.is_watched
+            or progress.is_awaited
+            or any(group.is_sync_news for group in groups)
+        ):
             self._storage.tell(Synced(groups[-1].ticket, self._journal_no))

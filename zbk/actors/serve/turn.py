@@ -138,11 +138,20 @@ class Ticket:
 class JournalTickets:
     """The tickets of one journal: the one that is being filled, and those that wait for a sync."""
 
-    __slots__ = ("filled", "handed_size", "progress", "records", "synced_number", "unsynced")
+    __slots__ = (
+        "awaited_size",
+        "filled",
+        "handed_size",
+        "progress",
+        "records",
+        "synced_number",
+        "unsynced",
+    )
 
     def __init__(self, progress: SyncProgress) -> None:
         self.progress = progress
         self.handed_size = 0  # bytes of all records that the journal actor got
+        self.awaited_size = 0  # of these, bytes of tickets whose sync is waited for
         self.filled = Ticket(0)
         self.records: list[JournalRecord] = []  # of that ticket
         self.synced_number = 0  # when the turn began; the journal may be further by now
@@ -176,6 +185,8 @@ class JournalTickets:
             spans=ticket.spans,
         )
         self.handed_size += group.size
+        if is_waited_for:
+            self.awaited_size += group.size
         return group
 
 
@@ -267,6 +278,16 @@ class Turn:
         recorded_size = sum(record.size for one in self._tickets for record in one.records)
         handed_size = sum(one.handed_size - one.progress.written_size for one in self._tickets)
         return handed_size + recorded_size + admitted_size
+
+    @property
+    def unsynced_size(self) -> int:
+        """Bytes of the tickets whose sync is waited for, in all journals."""
+        return sum([one.awaited_size - one.progress.synced_size for one in self._tickets])
+
+    def await_syncs(self, *, is_awaited: bool) -> None:
+        """Report each sync as ``Synced``, or no longer."""
+        for tickets in self._tickets:
+            tickets.progress.is_awaited = is_awaited
 
     def store(self, admitted: Admitted) -> None:
         """Store and journal new entries, and answer then."""

@@ -3,7 +3,7 @@
 import pykka
 import pytest
 
-from zbk.actors.serve.storage import LENT_SIZE_MAX, Requests, StorageDoor
+from zbk.actors.serve.storage import LENT_SIZE_MAX, Requests, RequestsWait, StorageDoor
 from zbk.system.direct_inbox import DirectInbox
 from zbk.transport.inbound import Inbound
 from zbk.wire.messages import Ping
@@ -51,10 +51,28 @@ def test_few_bytes_are_served_here_if_the_actor_is_idle(
 
     door.receive(batch := requests(*sizes))
 
-    (got,) = storage.here if is_served_here else storage.told
-    assert isinstance(got, Requests)
-    assert got.batch == batch
-    assert len(storage.here) + len(storage.told) == 1
+    if is_served_here:
+        (got,) = storage.here
+        assert isinstance(got, Requests)
+        assert got.batch == batch
+        assert door.queue.is_empty
+        assert storage.told == []
+    else:
+        assert storage.told == [RequestsWait()]
+        assert door.queue.take(0, 0).batch == batch
+
+
+def test_requests_do_not_overtake_those_that_wait() -> None:
+    door, storage = StorageDoor(), FakeStorage(is_idle=False)
+    door.actor = storage
+    door.receive(first := requests(LENT_SIZE_MAX))
+    storage.is_idle = True
+
+    door.receive(second := requests(1))
+
+    assert storage.here == []
+    assert storage.told == [RequestsWait()]  # once: the actor takes all that wait
+    assert door.queue.take(0, 0).batch == [*first, *second]
 
 
 def test_what_comes_after_the_actor_has_stopped_is_dropped() -> None:
