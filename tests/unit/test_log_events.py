@@ -8,6 +8,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -75,13 +76,15 @@ def all_calls() -> Iterator[Event | str]:
             yield from calls_in(path.read_text("utf-8"), str(path.relative_to(ROOT)))
 
 
-CALLS: Final = list(all_calls())
-EVENTS: Final = [call for call in CALLS if isinstance(call, Event)]
+@cache  # not while tests are collected, which every process of a run does
+def events() -> list[Event]:
+    calls = list(all_calls())
+    assert [call for call in calls if isinstance(call, str)] == []
+    return [call for call in calls if isinstance(call, Event)]
 
 
 def test_each_log_call_has_a_constant_event_name_and_text() -> None:
-    assert [call for call in CALLS if isinstance(call, str)] == []
-    assert len(EVENTS) > 100
+    assert len(events()) > 100
 
 
 def test_a_log_call_without_a_constant_name_is_found() -> None:
@@ -103,13 +106,13 @@ def test_a_log_call_without_a_constant_name_is_found() -> None:
 
 
 def test_event_names_are_of_one_form() -> None:
-    assert [one for one in EVENTS if not NAME.fullmatch(one.name)] == []
+    assert [one for one in events() if not NAME.fullmatch(one.name)] == []
 
 
 def test_a_name_has_one_text_and_a_text_one_name() -> None:
     texts: defaultdict[str, set[str]] = defaultdict(set)
     names: defaultdict[str, set[str]] = defaultdict(set)
-    for one in EVENTS:
+    for one in events():
         texts[one.name].add(one.text)
         names[one.text].add(one.name)
     assert {name: found for name, found in texts.items() if len(found) > 1} == {}
@@ -119,7 +122,7 @@ def test_a_name_has_one_text_and_a_text_one_name() -> None:
 
 
 def test_each_value_of_a_text_is_a_field_and_no_field_hides_another() -> None:
-    for one in EVENTS:
+    for one in events():
         assert set(PLACEHOLDER.findall(one.text)) <= one.fields, one
         assert "%" not in PLACEHOLDER.sub("", one.text), one
         assert not one.fields & RESERVED, one
@@ -129,7 +132,7 @@ def test_the_page_lists_each_event_with_its_levels_meaning_and_remedy() -> None:
     page = PAGE.read_text("utf-8")
     rows = re.findall(r"^\| `([a-z._]+)` \| ([a-z, ]+) \| (.+) \| (.+) \|$", page, re.MULTILINE)
     levels: defaultdict[str, set[str]] = defaultdict(set)
-    for one in EVENTS:
+    for one in events():
         levels[one.name] |= one.levels
     order = ("debug", "info", "warning", "error", "critical")
     assert {name: told for name, told, _, _ in rows} == {
