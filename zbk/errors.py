@@ -24,6 +24,8 @@
         * ``NoSuchDataSetError``
         * ``NoSuchVersionError``         of a data set
         * ``LoadAbortedError``           another process aborted the load; start a new one
+        * ``KeyFileError``               a key file cannot be read, or is no secret
+        * ``NoSuchPrincipalError``
         * ``DataSetConflictError``       conflicts with another load, or with the schema
     * ``LedgerFencedError``              another client took the ledger over; stop writing
     * ``AppendUnansweredError``          the writer ended before the bookies had answered
@@ -31,6 +33,8 @@
     * ``UnavailableError``               no answer; trying again may help
         * ``MetadataUnavailableError``
         * ``BookieUnavailableError``
+            * ``SecurityMismatchError``  one side encrypts and the other does not
+            * ``KeyRefusedError``        the bookie knows no principal with the client's key
         * ``NotEnoughBookiesError``
         * ``RequestTimeoutError``
         * ``BusyError``                  a named limit was reached
@@ -64,6 +68,7 @@
                 * ``OutOfDescriptorsError``   nothing was lost: the bookie is busy meanwhile
         * ``MemoryExhaustedError``       ``memory_max`` was reached: the bookie stops
         * ``TooFewDescriptorsError``     ``ulimit -n`` is too small for the configuration
+        * ``InsecureBookieError``        no keys, and listens to other machines
         * ``CookieMismatchError``
         * ``LostHistoryError``           the cluster knows more of the bookie than its directories
         * ``DirectoryInUseError``
@@ -339,6 +344,21 @@ class DataSetConflictError(CallerError, code=123):
     reason: str
 
 
+class KeyFileError(CallerError, code=140):
+    """A key file cannot be used. Its content is never part of the text."""
+
+    text = "key file {path}: {reason}"
+    path: str
+    reason: str
+
+
+class NoSuchPrincipalError(CallerError, code=141):
+    """The metadata store has no principal of this name."""
+
+    text = "no principal {name!r}: `zbk principal ls` lists the principals"
+    name: str
+
+
 # ------------------------------------------------------------------ fenced
 
 
@@ -391,6 +411,14 @@ class BookieUnavailableError(UnavailableError, code=302):
     text = "bookie {bookie_id}: {reason}"
     bookie_id: str
     reason: str
+
+
+class SecurityMismatchError(BookieUnavailableError, code=322, outcome="failed"):
+    """Client and bookie do not agree on encryption. Nothing was sent; ``reason`` has the cure."""
+
+
+class KeyRefusedError(BookieUnavailableError, code=323, outcome="failed"):
+    """The bookie knows no principal with the client's key. Nothing was sent."""
 
 
 class NotEnoughBookiesError(UnavailableError, code=303):
@@ -698,6 +726,17 @@ class TooFewDescriptorsError(BookieError, code=721, outcome="failed"):
     )
     limit: int
     needed: int
+
+
+class InsecureBookieError(BookieError, code=724, outcome="failed"):
+    """The bookie would listen to other machines without keys, so it does not start."""
+
+    text = (
+        "a bookie without a key does not listen on {listen}: anyone who reaches that port can "
+        "write, fence and read its ledgers. Give it a key (`zbk key generate`, then --key), listen "
+        "on loopback, or accept the risk with --insecure"
+    )
+    listen: str
 
 
 class CookieMismatchError(BookieError, code=702, outcome="failed"):

@@ -25,6 +25,15 @@ MEMORY_MIN: Final = 320 * MIB
 """Approximate memory of a bookie beside its index and the requests of one client."""
 
 
+Security = Literal["auto", "off", "allowed", "required"]
+"""Whether connections are encrypted (``zbk.security.credentials``)."""
+
+_SECURITY_HELP: Final = (
+    "Encryption: off; allowed, beside connections without it; required; "
+    "or auto: required with a key, else off."
+)
+
+
 class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One bookie. TOML table ``[bookie]``, environment ``ZBK_BOOKIE_<KEY>``."""
 
@@ -281,6 +290,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     session_timeout_ms: Annotated[
         int, Option("Time after which the metadata store drops a dead client.", 1_000, 600_000)
     ] = 10_000
+    key: Annotated[str, Option("Private key file of the client.", unit="FILE")] = ""
+    security: Annotated[Security, Option(_SECURITY_HELP, unit="WORD")] = "auto"
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -316,6 +327,8 @@ class ClientOptions(TypedDict, total=False):
     avoid_failed_ms: int | str
     default_timeout_ms: int | str
     session_timeout_ms: int | str
+    key: str
+    security: Security
 
 
 class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -404,7 +417,35 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = "text"
 
 
-Config = BookieConfig | ClientConfig | AutorecoveryConfig | LogConfig
+class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key of a process. TOML table ``[security]``, environment ``ZBK_<KEY>``."""
+
+    key: Annotated[
+        str, Option("Private key file of this process, from `zbk key generate`.", unit="FILE")
+    ] = ""
+    security: Annotated[Security, Option(_SECURITY_HELP, unit="WORD")] = "auto"
+    secure_listen: Annotated[
+        str,
+        Option(
+            "Second address of a bookie, for encrypted connections, while its security is "
+            "allowed; empty: any free port at the host of --listen.",
+            unit="ADDRESS",
+        ),
+    ] = ""
+    insecure: Annotated[
+        bool, Option("Let a bookie without a key listen to other machines. Anyone can use it.")
+    ] = False
+
+    @property
+    def for_clients(self) -> ClientConfig:
+        """The options of a client that has this key."""
+        return ClientConfig(key=self.key, security=self.security)
+
+
+NO_SECURITY: Final = SecurityConfig()
+"""That of a process without a key."""
+
+Config = BookieConfig | ClientConfig | AutorecoveryConfig | LogConfig | SecurityConfig
 ConfigType = type[Config]
 
 SECTIONS: dict[str, ConfigType] = {
@@ -412,5 +453,6 @@ SECTIONS: dict[str, ConfigType] = {
     "client": ClientConfig,
     "autorecovery": AutorecoveryConfig,
     "log": LogConfig,
+    "security": SecurityConfig,
 }
 """The tables of a configuration file."""

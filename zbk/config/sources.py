@@ -1,7 +1,8 @@
 """Sources of option values: command-line flag, environment, file, default; the first wins.
 
 The file is the TOML file given with ``--config`` or in ``ZBK_CONFIG``. The environment has one
-variable ``ZBK_<TABLE>_<OPTION>`` for each option. Unknown keys are errors.
+variable ``ZBK_<TABLE>_<OPTION>`` for each option, and ``ZBK_<OPTION>`` for those of ``[security]``.
+Unknown keys are errors.
 """
 
 import difflib
@@ -10,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from zbk.config import SECTIONS, Config
+from zbk.config import SECTIONS, Config, SecurityConfig
 from zbk.config.option import type_of
 from zbk.config.units import parse_duration_ms, parse_size, unit_of
 from zbk.errors import InvalidOptionError
@@ -108,6 +109,8 @@ def variable_of(config_type: type[ConfigT], key: str) -> str:
     >>> variable_of(LogConfig, "level")
     'ZBK_LOG_LEVEL'
     """
+    if config_type is SecurityConfig:  # of a process of any kind
+        return f"ZBK_{key}".upper()
     return f"ZBK_{table_of(config_type)}_{key}".upper()
 
 

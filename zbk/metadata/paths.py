@@ -6,6 +6,7 @@
     /cookies/<bookie id>               Cookie
     /available/<bookie id>             BookieRegistration, ephemeral: takes new entries
     /available/readonly/<bookie id>    BookieRegistration, ephemeral: serves what it has
+    /principals                        Principals: whose keys the bookies accept
     /ledgers/...                       LedgerMetadata, by layout, as below
     /logs/<name>                       LogHead: the id of the log that has this name
     /logs/<name>/<log id>              LogMetadata: its list of ledgers
@@ -51,6 +52,7 @@ IDGEN: Final = "/idgen"
 COOKIES: Final = "/cookies"
 AVAILABLE: Final = "/available"
 READONLY: Final = "/available/readonly"
+PRINCIPALS: Final = "/principals"
 LEDGERS: Final = "/ledgers"
 LOGS: Final = "/logs"
 DATA_SETS: Final = "/datasets"

@@ -31,6 +31,8 @@ from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersio
 from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.security.credentials import BookieDoors
+from zbk.security.principals import Principal
 
 VALUE_FORMAT_VERSION: Final = 1
 """The format version of all values that are defined here; the others have their own."""
@@ -102,6 +104,7 @@ class StoredCookie(Cookie, frozen=True, kw_only=True):
     incarnation: int = 0  # the highest with which the bookie was admitted; never lowered
     has_served: bool = False  # its directories show that it has served; False after a wipe
     is_readonly: bool | msgspec.UnsetType = msgspec.UNSET  # True: an operator switched it so
+    public_key: str | msgspec.UnsetType = msgspec.UNSET  # with which the bookie started last
 
 
 class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +118,28 @@ class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
     version: str  # of zbk
     rack: str = ""
     http: str | msgspec.UnsetType = msgspec.UNSET  # URL of its metrics and health
+    public_key: str | msgspec.UnsetType = msgspec.UNSET  # ``address`` is encrypted, unless
+    secure_address: str | msgspec.UnsetType = msgspec.UNSET  # this one is, beside a plain one
+    is_insecure: bool | msgspec.UnsetType = msgspec.UNSET  # no key, and open to other machines
+    format_version: int = VALUE_FORMAT_VERSION
+
+    @property
+    def security(self) -> str:
+        """``off``, ``allowed`` or ``required``; ``insecure``: off, and open to other machines."""
+        if not self.public_key:
+            return "insecure" if self.is_insecure else "off"
+        return "allowed" if self.secure_address else "required"
+
+
+def doors_of(found: BookieRegistration) -> BookieDoors:
+    """Return the ways to connect to a registered bookie."""
+    return BookieDoors(found.address, found.public_key or "", found.secure_address or "")
+
+
+class Principals(msgspec.Struct, frozen=True, kw_only=True):
+    """``/principals``: all principals of the cluster, by name."""
+
+    principals: tuple[Principal, ...] = ()
     format_version: int = VALUE_FORMAT_VERSION
 
 

@@ -28,6 +28,7 @@ from zbk.metadata.values import (
     Layout,
     LogHead,
     LostBookieDelay,
+    Principals,
     StoredCookie,
     decode,
 )
@@ -40,6 +41,7 @@ _FIXED: Final[dict[str, type[msgspec.Struct]]] = {
     paths.LAYOUT: Layout,
     paths.INSTANCEID: Instance,
     paths.IDGEN: IdCounter,
+    paths.PRINCIPALS: Principals,
     paths.AUDIT_TRIGGER: AuditCounter,
     paths.TASK_COUNTER: AuditCounter,
     paths.LOST_BOOKIE_DELAY: LostBookieDelay,

@@ -160,6 +160,19 @@ class BookieRegistry:
         except NoNodeError as error:
             raise _no_bookie(bookie_id) from error
 
+    def record_key(self, bookie_id: str, public_key: str) -> bool:
+        """Record the public key with which a bookie starts, "" for none; return if it is new.
+
+        Raises:
+            NoNodeError, MetadataUnavailableError, BadVersionError: as ``raise_incarnation``.
+        """
+
+        def recorded(now: StoredCookie) -> StoredCookie | None:
+            changed = msgspec.structs.replace(now, public_key=public_key or msgspec.UNSET)
+            return None if changed == now else changed
+
+        return self._change_cookie(bookie_id, recorded)
+
     def is_switched_readonly(self, bookie_id: str) -> bool:
         """Return the manual read-only switch of a bookie.
 
