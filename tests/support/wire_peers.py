@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 
+from zbk.security.credentials import ANONYMOUS, Credentials
 from zbk.system.clock import monotonic_s
 from zbk.tracing.request_spans import RequestSpans
 from zbk.transport.connections import ConnectionLimits
@@ -10,7 +11,7 @@ from zbk.transport.dealer import BookiePool
 from zbk.transport.events import DealerOptions, News, Outgoing
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
-from zbk.transport.router import FrontLimits, RouterFront
+from zbk.transport.router import FrontLimits, FrontSecurity, RouterFront
 from zbk.wire.messages import GetBookieInfo, LacAnswer, Message
 
 BOOKIE_ID = "b-1"
@@ -88,6 +89,7 @@ def front(
     limits: ConnectionLimits = LIMITS,
     answer_wait_ms: int = 10_000,
     spans: RequestSpans | None = None,
+    security: FrontSecurity | None = None,
 ) -> RouterFront:
     identity = Identity(instance_id, BOOKIE_ID, incarnation, credit_size, 1 << 20)
     front_limits = FrontLimits(
@@ -98,14 +100,23 @@ def front(
         read_size_max=1 << 20,
         answer_wait_ms=answer_wait_ms,
     )
-    made = RouterFront(endpoint, identity, front_limits, echo.deliver, echo.failures.append, spans)
+    made = RouterFront(
+        endpoint, identity, front_limits, echo.deliver, echo.failures.append, spans, security
+    )
     echo.front = made
     made.start()
     return made
 
 
-def pool(*, connect_timeout_ms: int = 2_000, instance_id: str = INSTANCE_ID) -> BookiePool:
-    return BookiePool(DealerOptions(instance_id, "test", connect_timeout_ms))
+def pool(
+    *,
+    connect_timeout_ms: int = 2_000,
+    instance_id: str = INSTANCE_ID,
+    credentials: Credentials = ANONYMOUS,
+) -> BookiePool:
+    return BookiePool(
+        DealerOptions(instance_id, "test", connect_timeout_ms, credentials=credentials)
+    )
 
 
 def outgoing(

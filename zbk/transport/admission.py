@@ -21,6 +21,7 @@ from zbk.transport.connection_watch import ConnectionWatch
 from zbk.transport.frames import source_fd, wire_size
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
+from zbk.transport.key_guard import key_of
 from zbk.transport.peers import PeerTable
 from zbk.wire import codec
 from zbk.wire.messages import Add, Bundle, GetLedgerInfo, Hello, Ping, Pong, Read, Request
@@ -63,6 +64,7 @@ class Admission:
         self._ends = ends
         self._watch = watch
         self._sender = sender
+        self._guard = ends.guard
         self._spans = spans
         self.is_readonly = False  # as HELLO says to clients
         self.refusals = Refusals()
@@ -76,6 +78,9 @@ class Admission:
         counts.message_count += 1
         name = frames[0]
         known = self._peers.by_name.get(name)
+        if self._guard is not None and known is not None and known.key != key_of(last):
+            self._peers.forget(name)  # its connection has ended, and another one took the name
+            known = None
         if known is not None:
             known.inflow.deliver(wire_size(frames[1:]))
         elif name in self._peers.gone_names and _HELLO_PART not in frames[-1][:_HELLO_SIZE_MAX]:
@@ -88,7 +93,7 @@ class Admission:
         try:
             request = codec.decode_request(frames[1])
             if isinstance(request, Hello):
-                self._greet(name, request, source_fd(last), now_ms)
+                self._greet(name, request, last, now_ms)
             elif isinstance(request, Bundle):
                 header_size = len(frames[1]) // len(request.parts)
                 parts = parts_of(request.parts, request.sizes, frames[2:])
@@ -103,13 +108,18 @@ class Admission:
             self._check_refused(name, last)
         return found
 
-    def _greet(self, name: bytes, hello: Hello, fd: int, now_ms: int) -> None:
+    def _greet(self, name: bytes, hello: Hello, last: zmq.Frame, now_ms: int) -> None:
         version = self._identity.agree(hello)
-        if not self._watch.greet(name, fd, version, now_ms):
+        key = ""
+        if self._guard is not None:
+            key = key_of(last)
+            self._guard.check_key(self._identity.bookie_id, key)
+        if not self._watch.greet(name, source_fd(last), version, now_ms):
             raise BusyError(
                 f"bookie {self._identity.bookie_id} has {self._greeted_max} connections, "
                 "as many as it may have: see connection_count_max and `ulimit -n`"
             )
+        self._peers.by_name[name].key = key
         answer = self._identity.answer(hello, version, is_readonly=self.is_readonly)
         self._sender.push(name, [codec.encode(answer)])
 

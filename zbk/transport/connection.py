@@ -27,13 +27,16 @@ from zbk.errors import (
     HelloRequiredError,
     MalformedMessageError,
     RequestTimeoutError,
+    SecurityMismatchError,
     TooManyOpenFilesError,
     WrongBookieError,
     ZbkError,
     from_wire,
 )
+from zbk.security.credentials import Door, choose
 from zbk.system.clock import monotonic_ms
 from zbk.system.descriptors import has_descriptors
+from zbk.transport.attempt import Attempt
 from zbk.transport.bundles import groups, parts_of, request_frames
 from zbk.transport.dealer_socket import DealerSocket
 from zbk.transport.events import BookieDown, BookieUp, News, Outgoing, Reply, Sink
@@ -80,7 +83,7 @@ class Connection:
         self._hello_id = 0
         self.socket: DealerSocket | None = None
         self.used_ms = monotonic_ms()
-        self._address = ""
+        self._life = Attempt(bookie_id, Door(""), pool.options.credentials, 0)
         self._is_stuffed = False  # the socket takes no more now
         self._is_unsent = False  # ``pump`` is called at the end of this turn
         self._heard_ms = 0
@@ -134,28 +137,34 @@ class Connection:
     # -------------------------------------------------------------- connecting
 
     def _connect(self, now_ms: int) -> None:
-        address = self._pool.address_of(self.bookie_id)
-        if address is None:
+        doors = self._pool.doors_of(self.bookie_id)
+        if doors is None:
             self.lose(BookieUnavailableError(self.bookie_id, "is not registered"), now_ms)
             return
-        self._address = address
+        door = choose(doors, self._pool.options.credentials)
+        if not isinstance(door, Door):
+            self.lose(SecurityMismatchError(self.bookie_id, door), now_ms)
+            return
+        options = self._pool.options
+        life = Attempt(self.bookie_id, door, options.credentials, options.connect_timeout_ms)
+        self._life = life
         if not has_descriptors(DESCRIPTOR_COUNT):
-            action = f"cannot connect to bookie {self.bookie_id} at {address}"
+            action = f"cannot connect to bookie {self.bookie_id} at {life.address}"
             self.lose(TooManyOpenFilesError(action), now_ms)
             return
         try:
-            self._open_socket(address, now_ms)
+            self._open_socket(life, now_ms)
         except zmq.ZMQError as error:
-            reason = f"cannot connect to {address}: {error}"
+            reason = f"cannot connect to {life.address}: {error}"
             self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
 
-    def _open_socket(self, address: str, now_ms: int) -> None:
-        self.socket = DealerSocket(self._pool.context, self._pool.options.connect_timeout_ms)
+    def _open_socket(self, life: Attempt, now_ms: int) -> None:
+        self.socket = DealerSocket(self._pool.context, life)
         self.state = State.CONNECTING
-        self._deadline_ms = now_ms + self._pool.options.connect_timeout_ms
+        self._deadline_ms = now_ms + life.timeout_ms
         self._pool.look_at(self._deadline_ms)
         self._pool.watch(self)
-        self.socket.socket.connect(address)
+        self.socket.socket.connect(life.address)
 
     def on_monitor(self, now_ms: int) -> None:
         """Handle the events of the TCP connection."""
@@ -163,21 +172,9 @@ class Connection:
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._greet(now_ms)
             else:
-                reason = self._end_reason(event, now_ms)
-                self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
-
-    def _end_reason(self, event: int, now_ms: int) -> str:
-        if self.state is State.READY:
-            return f"the connection to {self._address} was lost"
-        if now_ms >= self._deadline_ms - TIMEOUT_SLACK_MS:  # libzmq's time-out, not a refusal
-            return self._no_answer()
-        if event == zmq.EVENT_CLOSED:
-            return f"the connection to {self._address} was refused"
-        return f"{self._address} closed the connection before it answered"
-
-    def _no_answer(self) -> str:
-        timeout_s = self._pool.options.connect_timeout_ms / 1000
-        return f"no answer from {self._address} within {timeout_s:g} s"
+                was_ready = self.state is State.READY
+                is_late = now_ms >= self._deadline_ms - TIMEOUT_SLACK_MS
+                self.lose(self._life.error_of(event, was_ready=was_ready, is_late=is_late), now_ms)
 
     def _greet(self, now_ms: int) -> None:
         hello = Hello(
@@ -353,7 +350,7 @@ class Connection:
     def tick(self, now_ms: int) -> None:
         """Handle what is due: time-outs and the next try."""
         if self.state in (State.CONNECTING, State.GREETING) and now_ms >= self._deadline_ms:
-            self.lose(BookieUnavailableError(self.bookie_id, self._no_answer()), now_ms)
+            self.lose(self._life.unanswered(), now_ms)
         elif self.state is State.IDLE:
             if self.subscribers and now_ms >= self._tries.due_ms:
                 self._connect(now_ms)
@@ -381,12 +378,12 @@ class Connection:
             self._receive(len(self._outstanding), now_ms)  # an answer that has come is not late
         late = self._outstanding.take_late(now_ms) if self.state is State.READY else []
         for outgoing in late:
-            request = f"{type(outgoing.request).__name__} to bookie {self.bookie_id}"
-            timeout_s = outgoing.timeout_ms / 1000
-            self._fail(outgoing, RequestTimeoutError(f"{request} at {self._address}", timeout_s))
+            name, timeout_s = type(outgoing.request).__name__, outgoing.timeout_ms / 1000
+            what = f"{name} to bookie {self.bookie_id} at {self._life.address}"
+            self._fail(outgoing, RequestTimeoutError(what, timeout_s))
         silent_ms = max((outgoing.timeout_ms for outgoing in late), default=0)
         if late and (self.state is not State.READY or now_ms - self._heard_ms >= silent_ms):
-            reason = f"{self._address} has answered nothing for {silent_ms / 1000:g} s"
+            reason = f"{self._life.address} has answered nothing for {silent_ms / 1000:g} s"
             self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
 
     def _fail(self, outgoing: Outgoing, error: ZbkError) -> None:

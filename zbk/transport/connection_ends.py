@@ -15,6 +15,7 @@ from zbk.system.tcp import end_connection
 from zbk.transport.answer_budget import PeerAnswers
 from zbk.transport.connections import Connection, ConnectionLimits, ConnectionTable
 from zbk.transport.inflow import InflowTotal
+from zbk.transport.key_guard import KeyGuard
 from zbk.transport.peers import PeerTable
 
 LOG = EventLog(__name__)
@@ -26,8 +27,11 @@ REPORT_MS: Final = 60_000
 class ConnectionEnds:
     """The connections of one front, and how they are ended."""
 
-    def __init__(self, peers: PeerTable, limits: ConnectionLimits) -> None:
+    def __init__(
+        self, peers: PeerTable, limits: ConnectionLimits, guard: KeyGuard | None = None
+    ) -> None:
         self._peers = peers
+        self.guard = guard  # None: no connection is encrypted
         self.connections = ConnectionTable(limits)
         self.inflow_total = InflowTotal()
         self._ending: dict[int, PeerAnswers] = {}  # by descriptor: bytes that libzmq still holds
@@ -47,6 +51,14 @@ class ConnectionEnds:
             self._ending[peer.fd] = ending = PeerAnswers()
             self._peers.budget.hand_over(ending, untaken_size)
             end_connection(connection.fd, connection.cookie)
+
+    def end_refused(self) -> None:
+        """End the connections whose keys are not admitted any more."""
+        if self.guard is None:
+            return
+        for name, peer in [*self._peers.by_name.items()]:
+            if not self.guard.admits(peer.key):
+                self.end_peer(name, "has a key that was removed")
 
     def end(self, connection: Connection, reason: str) -> None:
         """End a connection, with or without a HELLO."""

@@ -64,7 +64,7 @@ class ConnectionWatch:
         self._sender = sender
         self._connections = ends.connections
         self._inflow_total = ends.inflow_total
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._reported_ms = -REPORT_MS
         self._reported_count = 0
         self._inflow_ms = 0
@@ -72,10 +72,10 @@ class ConnectionWatch:
         self._alert_until_ms = 0
 
     def close(self) -> None:
-        """Close the monitor, and give the listener's descriptor back."""
+        """Close the monitor, and give the listeners' descriptors back."""
         self._monitor.close(0)
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     # -------------------------------------------------------------- checks
 
@@ -153,9 +153,11 @@ class ConnectionWatch:
                     self._ends.forget(fd)
                     connections.ended(fd)
                 case zmq.EVENT_LISTENING:
-                    self._listener = Listener(fd)
+                    self._listeners.append(Listener(fd))
                 case zmq.EVENT_ACCEPT_FAILED:
                     is_short = True
+                case _:  # a handshake failed: reported only while the front encrypts
+                    self._peers.counts.handshake_failed_count += 1
         if is_short:  # other parts of this process or machine have too many files open
             connections.no_descriptor(now_ms)
         for late in connections.take_late(now_ms):
@@ -180,12 +182,12 @@ class ConnectionWatch:
         return True
 
     def _turn_gate(self, now_ms: int) -> None:
-        if self._listener is None:
-            return
-        if self._connections.turn_gate(now_ms) or self._inflow_total.is_gate_shut:
-            self._listener.shut()
-        else:
-            self._listener.open()
+        is_shut = self._connections.turn_gate(now_ms) or self._inflow_total.is_gate_shut
+        for listener in self._listeners:
+            if is_shut:
+                listener.shut()
+            else:
+                listener.open()
 
     def _report(self, now_ms: int) -> None:
         """Write the log lines about ended connections that are due."""

@@ -33,11 +33,13 @@ from zbk.errors import (
     WireError,
     ZbkError,
 )
+from zbk.security.credentials import BookieDoors
 from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.descriptors import has_descriptors
 from zbk.system.event_log import EventLog
 from zbk.system.wakeup import Wakeup
 from zbk.transport.connection import Connection, State
+from zbk.transport.curve import check_curve
 from zbk.transport.dealer_socket import LINGER_MS
 from zbk.transport.events import DealerOptions, News, Outgoing, Reply, Sink
 from zbk.transport.outstanding import NEVER_MS
@@ -60,7 +62,10 @@ class BookiePool:
 
         Raises:
             TooManyOpenFilesError: the process has no descriptors left.
+            MissingDependencyError: libzmq cannot encrypt as the credentials want it.
+            KeyFileError: the halves of the key do not belong together.
         """
+        check_curve(options.credentials)
         self.options = options
         self.counts = RequestCounts()
         if not has_descriptors(DESCRIPTOR_COUNT):
@@ -70,7 +75,7 @@ class BookiePool:
         self.context.socket(zmq.DEALER).close(LINGER_MS)
         self._connections: dict[str, Connection] = {}
         self._handlers: dict[zmq.Socket[bytes] | int, Callable[[int], None]] = {}
-        self._addresses: dict[str, str] = {}
+        self._doors: dict[str, BookieDoors] = {}
         self._inbox: deque[Callable[[int], None]] = deque()
         self._alarms: dict[Callable[[], None], int] = {}  # when each is called: few
         self._news: dict[int, tuple[Sink, list[News]]] = {}
@@ -179,11 +184,15 @@ class BookiePool:
                 self._put(lambda _now_ms: self._set_alarm(due_ms, callback))
 
     def set_addresses(self, addresses: Mapping[str, str]) -> None:
-        """Replace the addresses of all bookies: bookie id to ``tcp://host:port``."""
-        known = dict(addresses)
+        """Replace the addresses of all bookies, which have no keys: id to ``tcp://host:port``."""
+        self.set_doors({bookie_id: BookieDoors(one) for bookie_id, one in addresses.items()})
+
+    def set_doors(self, doors: Mapping[str, BookieDoors]) -> None:
+        """Replace the addresses and keys of all bookies, by bookie id."""
+        known = dict(doors)
 
         def replace(_now_ms: int) -> None:
-            self._addresses = known
+            self._doors = known
             for connection in self._connections.values():
                 connection.hurry()
 
@@ -215,9 +224,9 @@ class BookiePool:
 
     # -------------------------------------------------------------- own thread
 
-    def address_of(self, bookie_id: str) -> str | None:
-        """Return where a bookie is registered; ``None`` if it is not."""
-        return self._addresses.get(bookie_id)
+    def doors_of(self, bookie_id: str) -> BookieDoors | None:
+        """Return how a bookie is reached; ``None`` if it is not registered."""
+        return self._doors.get(bookie_id)
 
     def post(self, sink: Sink, news: News) -> None:
         """Keep news for a sink until the end of this turn of the loop."""

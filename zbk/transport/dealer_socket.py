@@ -11,6 +11,8 @@ from typing import Final
 
 import zmq
 
+from zbk.transport.attempt import Attempt
+from zbk.transport.curve import connect_encrypted
 from zbk.transport.frames import Frame, send_frames
 
 _MONITOR_HEAD: Final = struct.Struct("=Hi")
@@ -33,15 +35,19 @@ process: ``Assertion failed: !_more (src/fq.cpp)``.
 class DealerSocket:
     """A socket and the monitor that reports what becomes of its TCP connection."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", connect_timeout_ms: int) -> None:
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", life: Attempt) -> None:
         self.socket = socket = context.socket(zmq.DEALER)
         socket.setsockopt(zmq.ROUTING_ID, b"z" + os.urandom(15))
         socket.setsockopt(zmq.LINGER, LINGER_MS)
         socket.setsockopt(zmq.RECONNECT_IVL, NEVER_AGAIN_MS)
-        socket.setsockopt(zmq.CONNECT_TIMEOUT, connect_timeout_ms)
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, life.timeout_ms)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         socket.setsockopt(zmq.MAXMSGSIZE, ANSWER_SIZE_MAX)
+        if life.door.public_key:
+            pair = life.credentials.pair
+            assert pair is not None, "an encrypted connection has two keys"
+            connect_encrypted(socket, pair, life.door.public_key)
         monitor = socket.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED
             | zmq.EVENT_DISCONNECTED

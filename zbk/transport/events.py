@@ -5,6 +5,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.security.credentials import ANONYMOUS, Credentials
 from zbk.transport.frames import Frame
 from zbk.wire.messages import Answer, Message
 
@@ -83,3 +84,4 @@ class DealerOptions(msgspec.Struct, frozen=True):
     connect_timeout_ms: int
     idle_ms: int = 60_000  # after which an unused connection is closed
     spin_us: int = 0  # of busy polling after each event, before the thread sleeps
+    credentials: Credentials = ANONYMOUS

@@ -37,6 +37,7 @@ class FrontCounts(msgspec.Struct):
     message_count: int = 0
     refused_count: int = 0
     dropped_answer_count: int = 0
+    handshake_failed_count: int = 0  # with encryption on: connections that had another, or no key
     peer_count: int = 0
     connection_count: int = 0  # TCP connections, with or without a HELLO
     ended_count: int = 0  # connections that the front ended because they said no HELLO
@@ -52,6 +53,7 @@ class Peer:
         "in_flight_count",
         "in_flight_size",
         "inflow",
+        "key",
         "looked_size",
         "moved_ms",
         "outbox",
@@ -72,6 +74,7 @@ class Peer:
         self.overhead_size = 0  # bytes taken that ZeroMQ added: greetings and heartbeats
         self.moved_ms = now_ms  # when it last took bytes, or had taken everything
         self.seen_ms = now_ms
+        self.key = ""  # the public key that it has proved to have; "" without encryption
         self.version = VERSION_MIN  # of the protocol, agreed on in its HELLO
 
 

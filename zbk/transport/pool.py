@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import zmq
 
+from zbk.security.credentials import BookieDoors
 from zbk.transport.events import DealerOptions, News, Sink
 from zbk.transport.request_counts import RequestCounts
 
@@ -33,8 +34,8 @@ class Pool(Protocol):
         """Return an id that no other request has."""
         ...
 
-    def address_of(self, bookie_id: str) -> str | None:
-        """Return where a bookie is registered; ``None`` if it is not."""
+    def doors_of(self, bookie_id: str) -> BookieDoors | None:
+        """Return how a bookie is reached; ``None`` if it is not registered."""
         ...
 
     def post(self, sink: Sink, news: News) -> None:

@@ -22,6 +22,10 @@ silent ones end, a HELLO too many is answered with ``BusyError``); bytes of answ
 and in all (``answer_budget``: a read is held until there is room for its answer); bytes that were
 sent and not received (``inflow``).
 
+Encryption: with a key the socket's address accepts encrypted connections only; or it has a second
+address that does (``zbk.security.credentials``). ``zbk.transport.key_guard`` decides which keys may
+connect. Without a key none of this exists.
+
 Decisions: ROUTER_MANDATORY with NOBLOCK sends, so that no message is dropped silently;
 ROUTER_HANDOVER off, so that no connection takes over the routing id of another.
 """
@@ -36,6 +40,8 @@ import msgspec
 import zmq
 
 from zbk.errors import BookieError
+from zbk.security.keys import KeyPair
+from zbk.security.principals import KeyTable
 from zbk.system.clock import monotonic_ms
 from zbk.system.wakeup import Wakeup
 from zbk.transport.admission import Admission
@@ -43,10 +49,12 @@ from zbk.transport.answer_sender import ANSWER_WAIT_MS, AnswerSender
 from zbk.transport.connection_ends import ConnectionEnds
 from zbk.transport.connection_watch import ConnectionWatch
 from zbk.transport.connections import ConnectionLimits
+from zbk.transport.curve import serve_encrypted
 from zbk.transport.frames import has_message, receive_message
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.inflow import InflowLimits
+from zbk.transport.key_guard import KeyGuard
 from zbk.transport.peers import FrontCounts, PeerTable
 
 if TYPE_CHECKING:
@@ -57,6 +65,22 @@ BACKLOG_POLL_MS: Final = 5
 LINGER_MS: Final = 500
 HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
+
+
+EVENTS: Final = (
+    zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED
+)
+EVENTS_OF_HANDSHAKES: Final = (
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+)
+"""Reported while the front encrypts. A key that is refused is counted by the guard."""
+
+
+class KeyCounts(msgspec.Struct, frozen=True):
+    """Connections that an encrypting front did not admit."""
+
+    refused_count: int  # their key belongs to no principal
+    failed_count: int  # they have no key, or expect another one of the bookie
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
@@ -70,6 +94,14 @@ class FrontLimits(msgspec.Struct, frozen=True):
     answer_wait_ms: int = ANSWER_WAIT_MS
 
 
+class FrontSecurity(msgspec.Struct, frozen=True):
+    """The encryption of a front."""
+
+    pair: KeyPair
+    keys: KeyTable  # of the principals that may connect, as they are at the start
+    secure_endpoint: str = ""  # a second one, encrypted, beside a plain one; "": the only one is
+
+
 class RouterFront:
     """The ROUTER socket and its thread."""
 
@@ -81,11 +113,12 @@ class RouterFront:
         deliver: Callable[[list[Inbound]], None],
         on_failure: Callable[[BaseException], None],
         spans: "RequestSpans | None" = None,
+        security: FrontSecurity | None = None,
     ) -> None:
         """Bind the socket; ``start`` begins to serve.
 
         Raises:
-            BookieError: the endpoint cannot be bound.
+            BookieError: an endpoint cannot be bound.
         """
         self._deliver = deliver
         self._on_failure = on_failure
@@ -95,10 +128,14 @@ class RouterFront:
         self._is_stopping = False
         self.counts = FrontCounts()
         self._context = zmq.Context()
-        self._socket, self._monitor = self._bind(endpoint, limits)
-        self.endpoint = str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        self._guard: KeyGuard | None = None
+        if security is not None:
+            accepts_plain = bool(security.secure_endpoint)
+            self._guard = KeyGuard(self._context, security.keys, accepts_plain=accepts_plain)
+        self._socket, self._monitor = self._open(limits)
+        self.endpoint, self.secure_endpoint = self._bind_all(endpoint, security)
         self._peers = PeerTable(self.counts, identity.credit_size)
-        ends = ConnectionEnds(self._peers, limits.connections)
+        ends = self._ends = ConnectionEnds(self._peers, limits.connections, self._guard)
         self._sender = AnswerSender(self._socket, self._peers, ends, limits.answer_wait_ms)
         self._watch = ConnectionWatch(
             self._monitor,
@@ -121,10 +158,8 @@ class RouterFront:
         )
         self._thread = threading.Thread(target=self._run, name="zbk-router", daemon=True)
 
-    def _bind(
-        self, endpoint: str, limits: FrontLimits
-    ) -> "tuple[zmq.Socket[bytes], zmq.Socket[bytes]]":
-        """Return the bound socket and its monitor."""
+    def _open(self, limits: FrontLimits) -> "tuple[zmq.Socket[bytes], zmq.Socket[bytes]]":
+        """Return the socket and its monitor."""
         socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         # a connection that ends leaves nothing to send; the end of the socket allows LINGER_MS
@@ -137,19 +172,31 @@ class RouterFront:
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         monitor = socket.get_monitor_socket(
-            zmq.EVENT_LISTENING
-            | zmq.EVENT_ACCEPTED
-            | zmq.EVENT_ACCEPT_FAILED
-            | zmq.EVENT_DISCONNECTED
+            EVENTS if self._guard is None else EVENTS | EVENTS_OF_HANDSHAKES
         )
         assert monitor is not None, "a new socket has no monitor yet"
+        return socket, monitor
+
+    def _bind_all(self, endpoint: str, security: FrontSecurity | None) -> tuple[str, str]:
+        """Bind the endpoints; return the first one, and the second one or ""."""
+        if security is None:
+            return self._bind(endpoint), ""
+        if not security.secure_endpoint:
+            serve_encrypted(self._socket, security.pair)
+            return self._bind(endpoint), ""
+        plain = self._bind(endpoint)
+        serve_encrypted(self._socket, security.pair)  # the endpoints from here on
+        return plain, self._bind(security.secure_endpoint)
+
+    def _bind(self, endpoint: str) -> str:
+        """Bind an endpoint; return it with the port that it has."""
         try:
-            socket.bind(endpoint)
+            self._socket.bind(endpoint)
         except zmq.ZMQError as error:
-            socket.disable_monitor()
-            monitor.close(0)
-            socket.close(0)
-            self._context.term()
+            self._socket.disable_monitor()
+            self._monitor.close(0)
+            self._socket.close(0)
+            self._end_context()
             self._wakeup.close()
             is_taken = error.errno == zmq.EADDRINUSE
             hint = (
@@ -159,7 +206,12 @@ class RouterFront:
             )
             reason = zmq.strerror(error.errno or 0)
             raise BookieError(f"cannot listen on {endpoint}: {reason}; {hint}") from error
-        return socket, monitor
+        return str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+
+    def _end_context(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+        self._context.term()
 
     # -------------------------------------------------------------- any thread
 
@@ -195,7 +247,25 @@ class RouterFront:
             self._thread.join(timeout=5)
         else:
             self._close()
-            self._context.term()
+            self._end_context()
+
+    def set_keys(self, keys: KeyTable) -> None:
+        """Replace the keys that may connect; end the connections of those that are gone.
+
+        Any thread may call it. A front without encryption ignores it.
+        """
+        if self._guard is None:
+            return
+        with self._lock:
+            self._guard.keys = keys
+            if not self._is_stopping:
+                self._ends.end_refused()
+
+    @property
+    def key_counts(self) -> KeyCounts:
+        """The counts of refused connections."""
+        refused_count = 0 if self._guard is None else self._guard.refused_count
+        return KeyCounts(refused_count, self.counts.handshake_failed_count)
 
     @property
     def in_flight_size(self) -> int:
@@ -213,7 +283,7 @@ class RouterFront:
             with self._lock:
                 self._is_stopping = True
                 self._close()
-            self._context.term()
+            self._end_context()
             self._wakeup.close()
 
     def _close(self) -> None:
@@ -229,7 +299,9 @@ class RouterFront:
         monitor_fd = self._monitor.FD  # a call of libzmq each time
         poller.register(monitor_fd, select.POLLIN)
         poller.register(self._wakeup.fd, select.POLLIN)
-        peers, watch = self._peers, self._watch
+        peers, watch, guard = self._peers, self._watch, self._guard
+        if guard is not None:
+            poller.register(guard.fd, select.POLLIN)
         is_drained = True
         while True:
             ready = poller.poll(self._pause_ms() if is_drained else 0)
@@ -248,6 +320,8 @@ class RouterFront:
                 if peers.holding and (ready_now := peers.take_held()):
                     self._deliver(ready_now)
                 is_drained = self._send_made_here() and is_drained
+                if guard is not None:
+                    is_drained = guard.answer() and is_drained
                 watch.check(monotonic_ms(), is_drained=is_drained)
 
     def _pause_ms(self) -> int:

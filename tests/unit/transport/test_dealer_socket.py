@@ -7,6 +7,8 @@ import zmq
 
 from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
+from zbk.security.credentials import ANONYMOUS, Door
+from zbk.transport.attempt import Attempt
 from zbk.transport.dealer_socket import DealerSocket
 from zbk.transport.frames import receive_frames
 
@@ -21,8 +23,9 @@ def receive_from_a_peer_that_dies() -> None:
     own, others = zmq.Context(), zmq.Context()
     peer = others.socket(zmq.ROUTER)
     port = peer.bind_to_random_port("tcp://127.0.0.1")
-    dealer = DealerSocket(own, connect_timeout_ms=5_000)
-    dealer.socket.connect(f"tcp://127.0.0.1:{port}")
+    life = Attempt("b-1", Door(f"tcp://127.0.0.1:{port}"), ANONYMOUS, 5_000)
+    dealer = DealerSocket(own, life)
+    dealer.socket.connect(life.address)
     wait_until(lambda: dealer.next_event() == zmq.EVENT_HANDSHAKE_SUCCEEDED)
     assert dealer.try_send([b"go"])
     routing_id = peer.recv_multipart()[0]

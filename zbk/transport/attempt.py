@@ -1,0 +1,64 @@
+"""One life of a connection, as its errors describe it: where it leads, and how it ended. Pure."""
+
+from typing import Final
+
+import msgspec
+import zmq
+
+from zbk.errors import BookieUnavailableError, KeyRefusedError, SecurityMismatchError
+from zbk.security.credentials import Credentials, Door
+from zbk.transport.key_guard import refusal_of
+
+_HANDSHAKE_FAILED: Final = (
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+)
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One life of a connection to a bookie."""
+
+    bookie_id: str
+    door: Door
+    credentials: Credentials
+    timeout_ms: int
+
+    @property
+    def address(self) -> str:
+        """Where it leads."""
+        return self.door.address
+
+    def error_of(self, event: int, *, was_ready: bool, is_late: bool) -> BookieUnavailableError:
+        """Return the error of a life that ended with an event of ZeroMQ.
+
+        ``was_ready``: the bookie had answered HELLO. ``is_late``: the time to connect was over.
+        """
+        where, pair = self.address, self.credentials.pair
+        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            return KeyRefusedError(self.bookie_id, refusal_of(pair.public_key if pair else ""))
+        if event in _HANDSHAKE_FAILED and self.door.public_key:
+            reason = (
+                f"{where} ended the encrypted handshake: it does not have the key of its "
+                "registration, or does not encrypt; another process may listen there"
+            )
+            return SecurityMismatchError(self.bookie_id, reason)
+        if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+            reason = (
+                f"{where} speaks another protocol, or requires encryption: give a key with --key, "
+                "or ZBK_KEY"
+            )
+            return SecurityMismatchError(self.bookie_id, reason)
+        if was_ready:
+            reason = f"the connection to {where} was lost"
+        elif is_late:  # libzmq's time-out, not a refusal
+            return self.unanswered()
+        elif event == zmq.EVENT_CLOSED:
+            reason = f"the connection to {where} was refused"
+        else:
+            reason = f"{where} closed the connection before it answered"
+        return BookieUnavailableError(self.bookie_id, reason)
+
+    def unanswered(self) -> BookieUnavailableError:
+        """Return the error of an attempt that got no answer in time."""
+        reason = f"no answer from {self.address} within {self.timeout_ms / 1000:g} s"
+        return BookieUnavailableError(self.bookie_id, reason)

@@ -1,0 +1,132 @@
+"""The guard of a bookie's front: which keys may connect, and whose a message is.
+
+libzmq asks about each encrypted connection before it delivers anything (ZAP, ZeroMQ's RFC 27). The
+answer depends on the key alone: a key of no principal is refused. libzmq then names the key with
+each message, and the front compares it with the one that said HELLO: a routing id, which a peer
+chooses, identifies nothing.
+
+A connection without encryption has no key. It comes through an address of its own, or not at all.
+
+Runs in the thread of the front (``zbk.transport.router``), under its lock. It adds no thread and no
+wake-up: the front polls the descriptor of the guard with its own.
+
+Decision: pyzmq's ``zmq.auth`` answers in a thread or an event loop of its own, and logs each
+connection; this is the part of it that a bookie needs.
+"""
+
+from typing import Final
+
+import zmq
+from zmq.utils import z85
+
+from zbk.errors import KeyRefusedError
+from zbk.security.keys import is_key
+from zbk.security.principals import KeyTable
+from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog
+from zbk.system.report_pace import ReportPace
+from zbk.transport.curve import DOMAIN
+from zbk.transport.frames import has_message
+
+LOG = EventLog("zbk.transport")
+
+ZAP_ENDPOINT: Final = "inproc://zeromq.zap.01"
+ZAP_VERSION: Final = b"1.0"
+ZAP_FRAME_COUNT: Final = 7  # of a request by CURVE
+KEY_SIZE: Final = 32
+ANSWER_COUNT_MAX: Final = 64
+"""Answers in one turn of the front; the next turn follows at once."""
+
+REPORT_MS: Final = 60_000
+
+
+class KeyGuard:
+    """Answers libzmq's questions about keys, and knows the key of a message."""
+
+    def __init__(
+        self, context: "zmq.Context[zmq.Socket[bytes]]", keys: KeyTable, *, accepts_plain: bool
+    ) -> None:
+        """Bind the endpoint that libzmq asks. The front binds its own after that."""
+        self.keys = keys
+        self._accepts_plain = accepts_plain
+        self.refused_count = 0
+        self._refusals = ReportPace[tuple[str, str]](REPORT_MS)
+        self._socket: zmq.Socket[bytes] = context.socket(zmq.REP)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(ZAP_ENDPOINT)
+        self.fd: Final = int(self._socket.FD)
+
+    def close(self) -> None:
+        """Close the socket; the front's is closed before."""
+        self._socket.close(0)
+
+    def answer(self) -> bool:
+        """Answer the questions that wait; return whether those were all."""
+        for _ in range(ANSWER_COUNT_MAX):
+            if not has_message(self._socket):
+                break
+            question = self._socket.recv_multipart(zmq.NOBLOCK)
+            self._socket.send_multipart(self._answer(question), zmq.NOBLOCK)
+        due = self._refusals.take_due(monotonic_ms())
+        if due is not None:
+            count, (key, address) = due
+            LOG.warning(
+                "connection.key_refused",
+                "refused key %(key)s from %(address)s: it belongs to no principal "
+                "(%(refused_count)d refused since the last report)",
+                key=key,
+                address=address,
+                refused_count=count,
+            )
+        return not has_message(self._socket)
+
+    def admits(self, key: str) -> bool:
+        """Return whether a connection may go on; ``key`` is "" without encryption."""
+        return key in self.keys if key else self._accepts_plain
+
+    def check_key(self, bookie_id: str, key: str) -> None:
+        """Check the key of a connection that says HELLO.
+
+        Raises:
+            KeyRefusedError: it belongs to no principal, or no longer.
+        """
+        if not self.admits(key):
+            raise KeyRefusedError(bookie_id, refusal_of(key))
+
+    def _answer(self, question: list[bytes]) -> list[bytes]:
+        request_id = question[1] if len(question) > 1 else b""
+        key = _key_of(question)
+        if key in self.keys:
+            return [ZAP_VERSION, request_id, b"200", b"OK", key.encode(), b""]
+        address = question[3].decode("ascii", "replace")[:80] if len(question) > 3 else ""
+        self.refused_count += 1
+        self._refusals.note((key or "none", address))
+        return [ZAP_VERSION, request_id, b"400", b"the key belongs to no principal", b"", b""]
+
+
+def key_of(frame: zmq.Frame) -> str:
+    """Return the public key of the connection that a frame came through; "" without encryption."""
+    try:
+        return str(frame.get("User-Id"))
+    except zmq.ZMQError:
+        return ""
+
+
+def refusal_of(key: str) -> str:
+    """Return why a key is refused, with the cure."""
+    shown = f"key {key}" if key else "a connection without a key"
+    return (
+        f"it refuses {shown}: no principal has it. An operator admits it with "
+        "`zbk principal add NAME --key KEY`"
+    )
+
+
+def _key_of(question: list[bytes]) -> str:
+    """Return the key in a question of ZAP; "" if it is none by CURVE."""
+    if len(question) != ZAP_FRAME_COUNT or question[0] != ZAP_VERSION:
+        return ""
+    _version, _request_id, domain, _address, _identity, mechanism, key = question
+    if domain != DOMAIN or mechanism != b"CURVE" or len(key) != KEY_SIZE:
+        return ""
+    found = z85.encode(key).decode()
+    return found if is_key(found) else ""
