@@ -5,10 +5,11 @@ Threads: any; the first callers of ``client`` and ``connection`` wait for the co
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from zbk.admin.jobs import Jobs
-from zbk.config import BookieConfig
+from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
 from zbk.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
     from zbk.metadata.stores.store import MetadataStore
 
 
-def _connect(metadata: str) -> "Client":
+def _connect(metadata: str, security: SecurityConfig) -> "Client":
     import zbk  # noqa: PLC0415 - a process whose API is not used does not load a client
 
-    return zbk.connect(metadata)
+    return zbk.connect(metadata, key=security.key, security=security.security)
 
 
-def _open(metadata: str) -> "ClusterConnection":
+def _open(metadata: str, security: SecurityConfig) -> "ClusterConnection":
     from zbk.auditor.cluster_connection import ClusterConnection  # noqa: PLC0415 - as above
 
-    return ClusterConnection(metadata)
+    return ClusterConnection(metadata, security.for_clients)
 
 
 class Cluster:
@@ -39,8 +40,9 @@ class Cluster:
         *,
         bookie_config: BookieConfig | None = None,
         option_sources: Mapping[str, str] | None = None,
-        connect: "Callable[[str], Client]" = _connect,
-        open_connection: "Callable[[str], ClusterConnection]" = _open,
+        connect: "Callable[[str], Client] | None" = None,
+        open_connection: "Callable[[str], ClusterConnection] | None" = None,
+        security: SecurityConfig = NO_SECURITY,
     ) -> None:
         self.metadata = metadata
         self.bookie_config = bookie_config
@@ -51,9 +53,11 @@ class Cluster:
         """The bookie of this process, once it has started; "" in a process without one."""
         self.own_bookie: Bookie | None = None
         """That bookie itself."""
+        self.security: Final = security
+        """The key of this process, which its connections have."""
         self.jobs = Jobs()
-        self._connect = connect
-        self._open_connection = open_connection
+        self._connect = connect or partial(_connect, security=security)
+        self._open_connection = open_connection or partial(_open, security=security)
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._connection: ClusterConnection | None = None

@@ -10,6 +10,7 @@ from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
 from zbk.errors import DamageError
+from zbk.security.credentials import own_credentials
 from zbk.system.event_log import EventLog
 from zbk.version import __version__
 
@@ -22,10 +23,11 @@ LOG = EventLog("zbk.admin")
 def cluster_status(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
     """Return whether the cluster is healthy, and if not, why."""
     from zbk.health.cluster_health import findings  # noqa: PLC0415 - loads the client
-    from zbk.health.cluster_survey import survey_cluster  # noqa: PLC0415
+    from zbk.health.cluster_survey import asking_as, survey_cluster  # noqa: PLC0415
     from zbk.health.finding import has_problem  # noqa: PLC0415
 
-    found = findings(survey_cluster(cluster.metadata, SURVEY_TIMEOUT_S))
+    ask = asking_as(own_credentials(cluster.security))
+    found = findings(survey_cluster(cluster.metadata, SURVEY_TIMEOUT_S, ask))
     shown = [msgspec.to_builtins(one) for one in found]
     return {"is_healthy": not has_problem(found), "version": __version__, "findings": shown}
 

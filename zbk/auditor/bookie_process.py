@@ -5,9 +5,9 @@ from collections.abc import Callable
 from zbk.actors.process import bookie_process
 from zbk.actors.process.bookie import Bookie
 from zbk.auditor.cluster_connection import ClusterConnection
-from zbk.auditor.process import Autorecovery
+from zbk.auditor.process import Autorecovery, connection_of
 from zbk.auditor.recheck import LimboRecheck
-from zbk.config import AutorecoveryConfig, BookieConfig
+from zbk.config import NO_SECURITY, AutorecoveryConfig, BookieConfig, SecurityConfig
 from zbk.config.http_address import host_of, http_port_of
 from zbk.metadata.values import BookieRegistration
 from zbk.metrics.endpoint import Endpoint
@@ -25,13 +25,15 @@ def run_bookie(
     autorecovery: AutorecoveryConfig | None = None,
     files: FileSystem | None = None,
     more_routes: MoreRoutes | None = None,
+    security: SecurityConfig = NO_SECURITY,
 ) -> int:
     """Serve in this process until SIGTERM or SIGINT, as ``bookie_process.run_bookie``.
 
     A bookie that may have lost entries checks its ledgers against its peers meanwhile. With
     ``autorecovery`` the process also audits and repairs: autorecovery ends with the bookie, but the
     bookie does not end with autorecovery. ``on_started`` is called with each bookie that starts in
-    the process, before ``on_ready``. ``more_routes`` as in ``serving``.
+    the process, before ``on_ready``. ``more_routes`` as in ``serving``. ``security`` has the key of
+    all parts of the process.
     """
 
     def begin_recheck(bookie: Bookie, bookie_id: str) -> None:
@@ -40,7 +42,7 @@ def run_bookie(
         recheck = LimboRecheck(
             bookie.losses,
             bookie_id,
-            lambda: ClusterConnection(config.metadata),
+            lambda: ClusterConnection(config.metadata, security.for_clients),
             grace_ms=config.limbo_grace_ms,
             on_failure=bookie.fail,
         )
@@ -59,7 +61,9 @@ def run_bookie(
         begin_recheck(bookie, bookie_id)
         on_started(bookie)
         if autorecovery is not None:
-            beside = Autorecovery(autorecovery, bookie_id)
+            beside = Autorecovery(
+                autorecovery, bookie_id, lambda: connection_of(autorecovery, security)
+            )
             bookie.goes_with(beside.stop)
             bookie.goes_with(endpoint.attach("autorecovery", beside.read_metrics, beside.checks))
             beside.start()
@@ -75,4 +79,5 @@ def run_bookie(
             is_wiped_on_purpose=is_wiped_on_purpose,
             files=files,
             http=http,
+            security=security,
         )

@@ -22,6 +22,7 @@ from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.ledger.placement import POLICIES
+from zbk.security.credentials import credentials_of
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import DealerOptions
 
@@ -37,6 +38,7 @@ class ClusterConnection:
         Raises:
             MetadataUnavailableError: the metadata store does not answer.
             InvalidOptionError: the address is malformed, or there is no cluster at it.
+            KeyFileError: the key file cannot be used.
         """
         self.config = config or ClientConfig()
         self._is_closed = threading.Event()
@@ -51,12 +53,17 @@ class ClusterConnection:
             self.tasks = UnderreplicationStore(self.store)
             self.registry = BookieRegistry(self.store)
             timeout_ms = self.config.connect_timeout_ms
-            options = DealerOptions(instance_id(self.store), SOFTWARE, timeout_ms)
+            options = DealerOptions(
+                instance_id(self.store),
+                SOFTWARE,
+                timeout_ms,
+                credentials=credentials_of(self.config.key, self.config.security),
+            )
+            self._pool = BookiePool(options)
         except BaseException:
             self.store.close()
             raise
-        self._pool = BookiePool(options)
-        self.directory = BookieDirectory(self.registry, self._pool.set_addresses)
+        self.directory = BookieDirectory(self.registry, self._pool.set_doors)
         self.requests = Requests(self._pool, self.config.request_timeout_ms)
         policy = POLICIES[self.config.placement]
         self.placer = BookiePlacer(self.directory, policy, self.config.avoid_failed_ms)

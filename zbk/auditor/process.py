@@ -21,7 +21,7 @@ from zbk.auditor.auditor import AuditorThread
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.repair_backlog import LOOK_INTERVAL_MS, LOOK_SHARE, RepairBacklog
 from zbk.auditor.worker import ReplicationWorker
-from zbk.config import AutorecoveryConfig, ClientConfig
+from zbk.config import NO_SECURITY, AutorecoveryConfig, ClientConfig, SecurityConfig
 from zbk.errors import InvalidOptionError, ZbkError
 from zbk.metadata.stores.session_metrics import SessionMetrics
 from zbk.metadata.stores.store import SessionState
@@ -182,7 +182,12 @@ class Autorecovery:
         self._is_ending.set()
 
 
-def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str, str], None]) -> int:
+def run_autorecovery(
+    config: AutorecoveryConfig,
+    *,
+    on_ready: Callable[[str, str], None],
+    security: SecurityConfig = NO_SECURITY,
+) -> int:
     """Audit and repair in this process until SIGTERM or SIGINT; return the exit code.
 
     ``on_ready`` receives the name of this process in elections, and the URL of its metrics.
@@ -190,10 +195,11 @@ def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str, str
     Raises:
         InvalidOptionError: no metadata address, or no cluster there.
         MetadataUnavailableError: the metadata store does not answer.
+        KeyFileError: the key file in ``security`` cannot be used.
     """
     endpoint = Endpoint(zbk.__version__, "autorecovery")
     with serving(endpoint, config.http, HTTP_PORT) as http:
-        connection = connection_of(config)
+        connection = connection_of(config, security)
         name = f"{socket.gethostname()}-{os.getpid()}"
         process = Autorecovery(config, name, lambda: connection)
 
@@ -221,8 +227,10 @@ def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str, str
                 signal.signal(number, handler)
 
 
-def connection_of(config: AutorecoveryConfig) -> ClusterConnection:
-    """Connect to the cluster that the configuration names.
+def connection_of(
+    config: AutorecoveryConfig, security: SecurityConfig = NO_SECURITY
+) -> ClusterConnection:
+    """Connect to the cluster that the configuration names, with the key of this process.
 
     Raises:
         InvalidOptionError: no metadata address, or no cluster there.
@@ -232,6 +240,7 @@ def connection_of(config: AutorecoveryConfig) -> ClusterConnection:
         raise InvalidOptionError(
             "metadata", "", "autorecovery needs the address of its cluster's metadata store"
         )
-    return ClusterConnection(
-        config.metadata, ClientConfig(session_timeout_ms=config.session_timeout_ms)
+    client = ClientConfig(
+        session_timeout_ms=config.session_timeout_ms, key=security.key, security=security.security
     )
+    return ClusterConnection(config.metadata, client)

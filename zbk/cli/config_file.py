@@ -1,13 +1,17 @@
 """The configuration file of a command: ``--config FILE``, or ``$ZBK_CONFIG``."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from zbk.config import ClientConfig
-from zbk.config.sources import convert, given_values, read_toml
+from zbk.config import ClientConfig, SecurityConfig
+from zbk.config.sources import build, convert, given_values, read_toml
+
+KEY_META: Final = "zbk.key"
+"""The value of ``--key`` of the running command, in click's ``meta``."""
 
 CONFIG_VARIABLE: Final = "ZBK_CONFIG"
 
@@ -18,7 +22,8 @@ config_option = click.option(
     envvar=CONFIG_VARIABLE,
     show_envvar=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file with tables [bookie], [client], [log]; flags and environment override it.",
+    help="TOML file with tables [bookie], [client], [log] and others; flags and environment "
+    "override it.",
 )
 
 
@@ -44,14 +49,46 @@ def read_text(path: Path) -> str:
 
 
 def client_options() -> dict[str, Any]:
-    """Return the options of ``zbk.connect`` from the environment and the file.
+    """Return the options of ``zbk.connect`` from ``--key``, the environment and the file.
 
     Raises:
         InvalidOptionError: an option is unknown or out of its range.
         OSError: the file in ``$ZBK_CONFIG`` cannot be read.
     """
-    path = os.environ.get(CONFIG_VARIABLE)
-    table = read_tables(Path(path) if path else None).get("client", {})
+    path = _default_path()
+    table = read_tables(path).get("client", {})
     given = given_values(ClientConfig, environment=os.environ, table=table)
+    own = own_security(path)
+    if own.key and (_key_flag() or "key" not in given):
+        given["key"] = own.key
+    if own.security != "auto":
+        given.setdefault("security", own.security)
     convert(ClientConfig, given)  # refuses wrong values before anything is opened
     return given
+
+
+def own_security(
+    path: Path | None = None, flags: Mapping[str, Any] | None = None
+) -> SecurityConfig:
+    """Return the key of this process from flags, ``--key``, the environment and a file.
+
+    The file is ``path``, else the one in ``$ZBK_CONFIG``.
+
+    Raises:
+        InvalidOptionError: an option is unknown or out of its range.
+        OSError: the file cannot be read.
+    """
+    table = read_tables(path or _default_path()).get("security", {})
+    given = {"key": _key_flag()} | dict(flags or {})
+    return build(SecurityConfig, flags=given, environment=os.environ, table=table)
+
+
+def _default_path() -> Path | None:
+    path = os.environ.get(CONFIG_VARIABLE)
+    return Path(path) if path else None
+
+
+def _key_flag() -> str | None:
+    context = click.get_current_context(silent=True)
+    found: str | None = None if context is None else context.meta.get(KEY_META)
+    return found

@@ -7,13 +7,13 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from zbk.cli.config_file import config_option, read_tables
+from zbk.cli.config_file import config_option, own_security, read_tables
 from zbk.cli.logs import log_to_stderr
 from zbk.cli.options import metadata_option, option_group
 from zbk.cli.parent import stop_with_parent
 from zbk.cli.reload import Loaded, reload_on_hangup
 from zbk.cli.store import cluster_address
-from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig
+from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig, SecurityConfig
 from zbk.config.option import options_of
 from zbk.config.sources import DEFAULT, build, sources_of, table_of, variable_of
 from zbk.config.units import GIB, KIB, MIB, unit_of
@@ -88,15 +88,37 @@ def option_sources(config_type: type[ServerConfigT], options: dict[str, Any]) ->
     return found
 
 
-def server_options(config_type: ConfigType) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator that adds the options of a server: its configuration and its log."""
+def server_options(
+    config_type: ConfigType, security_names: tuple[str, ...] = ()
+) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds the options of a server: configuration, security and log.
+
+    ``security_names`` are the options of ``SecurityConfig`` that the server has.
+    """
     return option_group(
         config_options(config_type),
+        security_options(*security_names),
         log_options,
         click.option(
             "--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes."
         ),
     )
+
+
+def security_options(*names: str) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds options of ``SecurityConfig``; ``take_security`` reads them."""
+    return option_group(*(_option(SecurityConfig, name) for name in names))
+
+
+def take_security(options: dict[str, Any]) -> SecurityConfig:
+    """Return the key of a server; take its flags out of ``options``, before ``start_server``.
+
+    Raises:
+        InvalidOptionError: an option is unknown or out of its range.
+    """
+    names = SecurityConfig.__struct_fields__
+    flags = {name: options.pop(name) for name in names if name in options}
+    return own_security(options["config_file"], flags)
 
 
 def start_server(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:

@@ -7,9 +7,9 @@ import click
 
 from zbk.cli.admin_options import bookie_token_option, console_options
 from zbk.cli.command import command
-from zbk.cli.config_file import config_option, read_tables
+from zbk.cli.config_file import config_option, own_security, read_tables
 from zbk.cli.config_options import log_options, start_log
-from zbk.cli.options import metadata_option, output_option
+from zbk.cli.options import cluster_options, output_option
 from zbk.cli.output import Format, note, print_json
 
 
@@ -37,7 +37,7 @@ from zbk.cli.output import Format, note, print_json
 )
 @log_options
 @config_option
-@metadata_option
+@cluster_options
 @output_option
 def console(
     *,
@@ -79,6 +79,7 @@ def console(
             hosts=hosts,
             tables=tables,
             tables_source=str(config_file or ""),
+            security=own_security(config_file),
         ) as url:
             if output == "json":
                 print_json({"url": url})

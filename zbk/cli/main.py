@@ -50,6 +50,11 @@ COMMANDS = commands_of(
         "metadata": ("metadata:metadata", "Back up, move and check the metadata of a cluster."),
         "bookie": ("bookie.group:bookie", "Create, run and inspect bookies."),
         "autorecovery": ("autorecovery.group:autorecovery", "Repair the ledgers of dead bookies."),
+        "key": ("key.group:key", "Make keys, with which processes prove who they are and encrypt."),
+        "principal": (
+            "principal.group:principal",
+            "Decide whose keys the bookies of a cluster accept.",
+        ),
         "inspect": ("inspect.group:inspect", "Print a bookie's files; change nothing."),
         "config": ("config.command:config", "Show, check and create configuration files."),
         "bench": ("bench.group:bench", "Measure writes, reads, syncs and the floor."),
@@ -91,6 +96,7 @@ SECTIONS = {
     "Environment": [
         ("ZBK_METADATA", "the cluster's metadata store"),
         ("ZBK_PASSWORD", "the ledger's password"),
+        ("ZBK_KEY", "the private key file, see `zbk key`"),
         ("ZBK_CONFIG", "the configuration file, see `zbk config`"),
         ("ZBK_BOOKIE_...", "options of bookies, see `zbk bookie run --help`"),
         ("ZBK_CLIENT_...", "options of clients, see `zbk config show`"),

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from zbk.cli.completion import complete_bookies, complete_ledgers, complete_names
+from zbk.cli.config_file import KEY_META
 from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -148,6 +149,25 @@ metadata_option = click.option(
     help="The cluster's metadata store, zk://host:port/root or sqlite:///path. "
     "[default: the running `zbk up`]",
 )
+
+
+def _keep_key(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    ctx.meta[KEY_META] = value
+
+
+cluster_options = option_group(
+    metadata_option,
+    click.option(
+        "--key",
+        metavar="FILE",
+        envvar="ZBK_KEY",
+        show_envvar=True,
+        callback=_keep_key,
+        expose_value=False,
+        help="Private key file, for a cluster whose bookies require keys.",
+    ),
+)
+"""The options of commands that connect to bookies."""
 
 output_option = choice_option(
     "-o",

@@ -24,6 +24,9 @@ from zbk.tracing.setup import TracerProvider
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 
+KEY_VARIABLES: Final = {"key": "ZBK_KEY", "security": "ZBK_SECURITY"}
+"""Options of a client that the environment has, if the call does not give them."""
+
 DESCRIPTOR_COUNT: Final = 32
 """File descriptors that a client needs: metadata store, ZeroMQ's threads, a first connection."""
 
@@ -45,10 +48,16 @@ def connect(
     ``tracing`` the client adds spans to the OpenTelemetry traces of its callers: through the global
     tracer provider, if the program has imported ``opentelemetry``, or the provider that is given.
 
+    ``key`` is the path of a private key file (``zbk key generate``); the default is ``$ZBK_KEY``.
+    With a key the client connects to bookies encrypted, and to no bookie without a key unless
+    ``security`` is ``"allowed"``. It accepts only the key that a bookie has in the metadata store.
+
     Raises:
         InvalidOptionError: an unknown option, a bad address, or none at all.
         MetadataUnavailableError: there is no answer at that address within ``connect_timeout_ms``
             (5 s), which is for all steps together.
+        KeyFileError: the key file cannot be used.
+        MissingDependencyError: encryption is wanted, and libzmq is too old or lacks CURVE.
         TooManyOpenFilesError: the process has no file descriptors left for a client.
 
     Examples:
@@ -62,7 +71,8 @@ def connect(
         uri = arguments.text("uri", uri, URI_SIZE_MAX)
     check_registry(metrics)
     arguments.tracing(tracing)
-    config = convert(ClientConfig, options)
+    given = {name: os.environ[one] for name, one in KEY_VARIABLES.items() if one in os.environ}
+    config = convert(ClientConfig, given | options)
     address = uri or os.environ.get(METADATA_VARIABLE) or read_context()
     if not address:
         raise InvalidOptionError(

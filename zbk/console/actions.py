@@ -68,7 +68,12 @@ def check_choice(action: Action, choice: str) -> None:
 
 
 def _client(collector: Collector) -> Client:
-    return connect(collector.metadata, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+    return connect(
+        collector.metadata,
+        connect_timeout_ms=CONNECT_TIMEOUT_MS,
+        key=collector.security.key,
+        security=collector.security.security,
+    )
 
 
 def _recover(collector: Collector, subject: str) -> str:

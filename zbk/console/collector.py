@@ -11,7 +11,7 @@ from typing import Final
 
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.repair_backlog import RepairBacklog
-from zbk.config import ClientConfig
+from zbk.config import NO_SECURITY, ClientConfig, SecurityConfig
 from zbk.console.cluster_records import ClusterRecords, changes_between, read_records
 from zbk.console.history import Event, GapHistory, History
 from zbk.console.metric_page import SERIES, histograms_in, increase
@@ -21,9 +21,10 @@ from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX, PAGE_SIZE_MAX
 from zbk.health.cluster_health import ClusterFacts
 from zbk.health.cluster_rates import ClusterSample
 from zbk.health.cluster_sampler import ClusterSampler
-from zbk.health.cluster_survey import survey_store
+from zbk.health.cluster_survey import asking_as, survey_store
 from zbk.health.web_page import web_page
 from zbk.metadata.stores.session_metrics import SessionMetrics
+from zbk.security.credentials import own_credentials
 from zbk.system.clock import monotonic_ms, monotonic_s, wall_ms
 from zbk.system.deadline import within
 from zbk.system.event_log import EventLog
@@ -45,8 +46,12 @@ LOG = EventLog("zbk.console")
 class Collector:
     """Live figures of the cluster at a metadata address. Any thread may read them."""
 
-    def __init__(self, metadata: str, bookie_token: str = "") -> None:
+    def __init__(
+        self, metadata: str, bookie_token: str = "", security: SecurityConfig = NO_SECURITY
+    ) -> None:
         """``bookie_token`` is what the admin APIs of the bookies require."""
+        self.security: Final = security
+        self._credentials = own_credentials(security)
         self.metadata = metadata
         self.bookie_token = bookie_token
         self.history = History()
@@ -108,7 +113,12 @@ class Collector:
                 raise MetadataUnavailableError(self.metadata, "the console stops")
             if self._connection is None:
                 ms = int(TIMEOUT_S * 1_000)
-                config = ClientConfig(connect_timeout_ms=ms, request_timeout_ms=ms)
+                config = ClientConfig(
+                    connect_timeout_ms=ms,
+                    request_timeout_ms=ms,
+                    key=self.security.key,
+                    security=self.security.security,
+                )
                 self._connection = ClusterConnection(self.metadata, config)
                 self.metrics.session = SessionMetrics(self._connection.store)
             return self._connection
@@ -118,7 +128,7 @@ class Collector:
     def _sample(self) -> None:
         while not self._is_stopping.is_set():
             try:
-                with ClusterSampler(self.metadata, TIMEOUT_S) as sampler:
+                with ClusterSampler(self.metadata, TIMEOUT_S, self._credentials) as sampler:
                     self._sample_with(sampler)
             except ZbkError as error:
                 self.error = str(error)
@@ -149,7 +159,9 @@ class Collector:
         while not self._is_stopping.is_set():
             started_s = monotonic_s()
             try:
-                facts = survey_store(self.connection().store, TIMEOUT_S)
+                facts = survey_store(
+                    self.connection().store, TIMEOUT_S, asking_as(self._credentials)
+                )
                 if not facts.store_error:
                     self._read_records()
             except ZbkError as error:

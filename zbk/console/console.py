@@ -11,6 +11,7 @@ import zbk
 from zbk.admin.access import Access, read_token
 from zbk.admin.cluster import Cluster
 from zbk.admin.routes import admin_routes
+from zbk.config import NO_SECURITY, SecurityConfig
 from zbk.config.http_address import AUTO, parse_http
 from zbk.console.app import make_app
 from zbk.console.collector import Collector
@@ -38,6 +39,7 @@ def running_console(
     hosts: tuple[str, ...] = (),
     tables: Mapping[str, Mapping[str, Any]] | None = None,
     tables_source: str = "",
+    security: SecurityConfig = NO_SECURITY,
 ) -> Iterator[str]:
     """Serve a console and the admin API until the block ends; yield the URL.
 
@@ -45,7 +47,8 @@ def running_console(
     The same address serves ``/metrics``, ``/livez``, ``/readyz`` and ``/version`` of this process.
 
     The admin API requires the token in ``token_file``; without one, it serves only loopback. The
-    console sends the token in ``bookie_token_file`` to the admin APIs of bookies.
+    console sends the token in ``bookie_token_file`` to the admin APIs of bookies. ``security`` has
+    its key.
 
     Raises:
         InvalidOptionError: the address is malformed or taken, or others could act through it; the
@@ -57,9 +60,9 @@ def running_console(
     token = read_token(token_file) if token_file else ""
     access = Access(is_loopback=is_local, token=token, has_actions=allow_actions)
     bookie_token = read_token(bookie_token_file) if bookie_token_file else ""
-    collector = Collector(metadata, bookie_token)
+    collector = Collector(metadata, bookie_token, security)
     endpoint = Endpoint(zbk.__version__, "console")
-    with closing(Cluster(metadata)) as cluster:
+    with closing(Cluster(metadata, security=security)) as cluster:
         app = make_app(
             collector,
             tables=tables,

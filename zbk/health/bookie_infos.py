@@ -13,6 +13,7 @@ import msgspec
 
 from zbk.client.cluster.requests import ReplyBox, Requests
 from zbk.errors import RequestTimeoutError, ZbkError
+from zbk.security.credentials import ANONYMOUS, BookieDoors, Credentials
 from zbk.system.clock import monotonic_s
 from zbk.system.descriptors import descriptor_limit, raise_descriptor_limit
 from zbk.transport.dealer import BookiePool
@@ -53,34 +54,42 @@ class AnswerBox(ReplyBox):
 class BookieAsker:
     """Asks bookies again and again, over connections that stay open while they are few."""
 
-    def __init__(self, instance_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, instance_id: str, timeout_s: float, credentials: Credentials = ANONYMOUS
+    ) -> None:
         self._instance_id = instance_id
         self._timeout_s = timeout_s
+        self._credentials = credentials
         timeout_ms = max(1, int(timeout_s * 1_000))
-        self._pool = BookiePool(DealerOptions(instance_id, "zbk-health", timeout_ms, IDLE_MS))
+        options = DealerOptions(
+            instance_id, "zbk-health", timeout_ms, IDLE_MS, credentials=credentials
+        )
+        self._pool = BookiePool(options)
         self._requests = Requests(self._pool, timeout_ms)
 
     def close(self) -> None:
         """End all connections."""
         self._pool.close()
 
-    def ask(self, addresses: Mapping[str, str]) -> dict[str, BookieAnswer]:
+    def ask(self, doors: Mapping[str, BookieDoors]) -> dict[str, BookieAnswer]:
         """Return the info of each bookie, or the error of its request, by bookie id."""
-        if len(addresses) > _group_size():
-            return ask_bookies(addresses, self._instance_id, self._timeout_s)
-        self._pool.set_addresses(addresses)
+        if len(doors) > _group_size():
+            return ask_bookies(
+                doors, self._instance_id, self._timeout_s, credentials=self._credentials
+            )
+        self._pool.set_doors(doors)
         deadline_s, box = monotonic_s() + self._timeout_s, AnswerBox()
-        for bookie_id in addresses:
+        for bookie_id in doors:
             self._pool.subscribe(bookie_id, box)
             self._requests.send(bookie_id, GetBookieInfo(request_id=0), (), box, bookie_id)
         found: dict[str, BookieInfo | ZbkError] = {}
-        while len(found) < len(addresses):
+        while len(found) < len(doors):
             reply = box.next(max(0.0, deadline_s - monotonic_s()))
             if reply is None:
                 break
             outcome = reply.outcome
             found[reply.bookie_id] = outcome if isinstance(outcome, BookieInfo) else reply.error
-        for bookie_id in addresses:
+        for bookie_id in doors:
             self._pool.unsubscribe(bookie_id, box)
             silent = RequestTimeoutError(f"bookie {bookie_id}", self._timeout_s)
             found.setdefault(bookie_id, silent)
@@ -88,33 +97,34 @@ class BookieAsker:
 
 
 def ask_bookies(
-    addresses: Mapping[str, str],
+    doors: Mapping[str, BookieDoors],
     instance_id: str,
     timeout_s: float,
     group_count_max: int = GROUP_COUNT_MAX,
     group_size_max: int = GROUP_SIZE_MAX,
+    credentials: Credentials = ANONYMOUS,
 ) -> dict[str, BookieAnswer]:
     """Return the info of each bookie, or the error of its request, by bookie id.
 
     Bookies that were not asked before the time was over are left out. With many bookies the process
     raises its limit of descriptors.
     """
-    if not addresses:
+    if not doors:
         return {}
-    if len(addresses) > _group_size():
+    if len(doors) > _group_size():
         raise_descriptor_limit()
     deadline_s = monotonic_s() + timeout_s
     size = min(group_size_max, _group_size())
-    ids = list(addresses)
+    ids = list(doors)
     groups = [ids[first : first + size] for first in range(0, len(ids), size)]
 
     def ask(group: list[str]) -> dict[str, BookieAnswer]:
         left_s = deadline_s - monotonic_s()
         if left_s <= 0:
             return {}
-        asker = BookieAsker(instance_id, left_s)
+        asker = BookieAsker(instance_id, left_s, credentials)
         try:
-            return asker.ask({one: addresses[one] for one in group})
+            return asker.ask({one: doors[one] for one in group})
         finally:
             asker.close()
 

@@ -11,6 +11,8 @@ from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import instance_id
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
+from zbk.metadata.values import doors_of
+from zbk.security.credentials import ANONYMOUS, Credentials
 from zbk.system.clock import monotonic_us
 from zbk.system.deadline import within
 from zbk.wire.messages import BookieInfo
@@ -24,7 +26,9 @@ class ClusterSampler:
         MetadataUnavailableError: the store does not answer in time.
     """
 
-    def __init__(self, metadata: str, timeout_s: float) -> None:
+    def __init__(
+        self, metadata: str, timeout_s: float, credentials: Credentials = ANONYMOUS
+    ) -> None:
         self._timeout_s = timeout_s
         with within(timeout_s):
             self._store = open_store(metadata, timeout_s=timeout_s, must_exist=True)
@@ -35,7 +39,7 @@ class ClusterSampler:
                 raise
         self._registry = BookieRegistry(self._store)
         self._tasks = UnderreplicationStore(self._store)
-        self._asker = BookieAsker(instance, timeout_s)
+        self._asker = BookieAsker(instance, timeout_s, credentials)
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +64,7 @@ class ClusterSampler:
             underreplicated_count = self._tasks.task_count()
             in_repair_count = len(self._tasks.locked_ids())
         bookies = [found[one] for one in sorted(found)]
-        answers = self._asker.ask({one.bookie_id: one.address for one in bookies})
+        answers = self._asker.ask({one.bookie_id: doors_of(one) for one in bookies})
         at_us = monotonic_us()
         scraped = scrape_bookies({one.bookie_id: http_url(one) for one in bookies})
         samples = []

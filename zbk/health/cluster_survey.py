@@ -5,6 +5,7 @@ The cost follows the number of bookies. Ledgers and tasks are counted from the n
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -21,12 +22,18 @@ from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
-from zbk.metadata.values import BookieRegistration
+from zbk.metadata.values import BookieRegistration, doors_of
+from zbk.security.credentials import BookieDoors, Credentials
 from zbk.system.clock import monotonic_us
 from zbk.system.deadline import within
 
-AskBookies = Callable[[Mapping[str, str], str, float], dict[str, BookieAnswer]]
-"""``ask_bookies``, or a fake: addresses by bookie id, instance id, time limit in seconds."""
+AskBookies = Callable[[Mapping[str, BookieDoors], str, float], dict[str, BookieAnswer]]
+"""``ask_bookies``, or a fake: bookies by id, instance id, time limit in seconds."""
+
+
+def asking_as(credentials: Credentials) -> AskBookies:
+    """Return ``ask_bookies`` with the key of this process."""
+    return partial(ask_bookies, credentials=credentials)
 
 
 def survey_cluster(metadata: str, timeout_s: float, ask: AskBookies = ask_bookies) -> ClusterFacts:
@@ -54,11 +61,11 @@ def survey_store(
     """Return the facts of the cluster in an open store. As ``survey_cluster``."""
     try:
         with within(timeout_s):
-            facts, instance = _of_store(store)
+            facts, instance, doors = _of_store(store)
     except MetadataUnavailableError as error:
         return ClusterFacts(metadata=store.address, store_error=str(error))
     scraped = scrape_bookies({one.bookie_id: one.http for one in facts.bookies})
-    answers = ask({one.bookie_id: one.address for one in facts.bookies}, instance, timeout_s)
+    answers = ask(doors, instance, timeout_s)
     bookies = tuple(
         msgspec.structs.replace(
             _with_answer(one, answers.get(one.bookie_id)), scraped=scraped.get(one.bookie_id)
@@ -73,7 +80,9 @@ def http_url(found: BookieRegistration) -> str:
     return found.http if isinstance(found.http, str) else ""
 
 
-def _of_store(store: MetadataStore) -> tuple[ClusterFacts, str]:
+def _of_store(
+    store: MetadataStore,
+) -> tuple[ClusterFacts, str, dict[str, BookieDoors]]:
     started_us = monotonic_us()
     instance = instance_id(store)
     latency_ms = (monotonic_us() - started_us) / 1_000
@@ -95,7 +104,7 @@ def _of_store(store: MetadataStore) -> tuple[ClusterFacts, str]:
         auditor=auditor,
         brake=brake,
     )
-    return facts, instance
+    return facts, instance, {one: doors_of(bookies[one]) for one in sorted(bookies)}
 
 
 def _auditor(store: MetadataStore) -> tuple[str | None, str, str]:

@@ -14,8 +14,9 @@ import zbk
 from zbk.config import BookieConfig
 from zbk.config.units import parse_free
 from zbk.errors import InvalidOptionError
+from zbk.health.bookie_infos import ask_bookies
 from zbk.health.clock_offsets import clock_offsets_ms
-from zbk.health.cluster_survey import survey_cluster
+from zbk.health.cluster_survey import AskBookies, survey_cluster
 from zbk.health.machine_health import (
     DirectoryFacts,
     LinkFacts,
@@ -36,11 +37,15 @@ _LISTEN = re.compile(r"tcp://(.+):(\d+)")
 
 
 def survey_machine(
-    config: BookieConfig, timeout_s: float, metadata_error: str = ""
+    config: BookieConfig,
+    timeout_s: float,
+    metadata_error: str = "",
+    ask: AskBookies = ask_bookies,
 ) -> MachineFacts:
     """Return the facts of this machine for a bookie with this configuration.
 
     ``metadata_error``: why the configuration has no metadata store, if something is wrong there.
+    ``ask`` as in ``survey_cluster``.
     """
     soft, hard = machine.descriptor_limits()
     facts = MachineFacts(
@@ -59,7 +64,7 @@ def survey_machine(
         ports=(PortFacts(address=config.listen, use=_port(config.listen)),),
         metadata_error=metadata_error,
     )
-    return _with_cluster(facts, config.metadata, timeout_s) if config.metadata else facts
+    return _with_cluster(facts, config.metadata, timeout_s, ask) if config.metadata else facts
 
 
 def _packages() -> list[PackageFacts]:
@@ -105,12 +110,14 @@ def _port(listen: str) -> PortUse:
     return port_use(match[1], int(match[2]))
 
 
-def _with_cluster(facts: MachineFacts, metadata: str, timeout_s: float) -> MachineFacts:
+def _with_cluster(
+    facts: MachineFacts, metadata: str, timeout_s: float, ask: AskBookies
+) -> MachineFacts:
     servers: tuple[ServerAnswer, ...] = ()
     try:
         if metadata.startswith(ZOOKEEPER_PREFIX):
             servers = tuple(ask_servers(parse_address(metadata), timeout_s))
-        cluster = survey_cluster(metadata, timeout_s)
+        cluster = survey_cluster(metadata, timeout_s, ask)
     except InvalidOptionError as error:
         return msgspec.structs.replace(
             facts, metadata=metadata, metadata_error=str(error), servers=servers

@@ -13,6 +13,7 @@ from tests.support.scripted_bookie import ScriptedBookie, greeted
 from tests.support.wire_peers import BOOKIE_ID, INSTANCE_ID
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.health.bookie_infos import BookieAsker, ask_bookies
+from zbk.security.credentials import BookieDoors
 from zbk.system import machine
 from zbk.system.clock import monotonic_s
 from zbk.wire import codec
@@ -68,7 +69,7 @@ class ManyBookies:
 
 def test_a_bookie_gives_its_info() -> None:
     with ScriptedBookie(willing) as bookie:
-        found = ask_bookies({BOOKIE_ID: bookie.endpoint}, INSTANCE_ID, 10.0)
+        found = ask_bookies({BOOKIE_ID: BookieDoors(bookie.endpoint)}, INSTANCE_ID, 10.0)
 
     assert isinstance(found[BOOKIE_ID].outcome, BookieInfo)
     assert found[BOOKIE_ID].wire_version == VERSION_MAX
@@ -77,7 +78,7 @@ def test_a_bookie_gives_its_info() -> None:
 def test_a_silent_bookie_is_an_error_when_the_time_is_over() -> None:
     started_s = monotonic_s()
     with ScriptedBookie(silent) as bookie:
-        found = ask_bookies({BOOKIE_ID: bookie.endpoint}, INSTANCE_ID, 0.3)
+        found = ask_bookies({BOOKIE_ID: BookieDoors(bookie.endpoint)}, INSTANCE_ID, 0.3)
 
     assert isinstance(found[BOOKIE_ID].outcome, RequestTimeoutError)
     assert found[BOOKIE_ID].wire_version == VERSION_MAX
@@ -86,7 +87,7 @@ def test_a_silent_bookie_is_an_error_when_the_time_is_over() -> None:
 
 def test_a_bookie_for_which_no_time_is_left_is_not_asked() -> None:
     with ScriptedBookie(silent) as bookie:
-        addresses = {BOOKIE_ID: bookie.endpoint, "b-2": bookie.endpoint}
+        addresses = {BOOKIE_ID: BookieDoors(bookie.endpoint), "b-2": BookieDoors(bookie.endpoint)}
         found = ask_bookies(addresses, INSTANCE_ID, 0.3, group_count_max=1, group_size_max=1)
 
     assert found.keys() == {BOOKIE_ID}
@@ -99,7 +100,7 @@ def test_a_bookie_for_which_no_time_is_left_is_not_asked() -> None:
 )
 def test_2000_bookies_are_asked_at_once() -> None:
     with ManyBookies() as bookies:
-        addresses = {f"b-{number}": bookies.endpoint for number in range(2_000)}
+        addresses = {f"b-{number}": BookieDoors(bookies.endpoint) for number in range(2_000)}
         found = ask_bookies(addresses, INSTANCE_ID, 60.0)
 
     assert found.keys() == addresses.keys()
@@ -112,7 +113,7 @@ def test_an_asker_keeps_its_connections() -> None:
         asker = BookieAsker(INSTANCE_ID, 10.0)
         for _ in range(3):
             assert isinstance(
-                asker.ask({BOOKIE_ID: bookie.endpoint})[BOOKIE_ID].outcome, BookieInfo
+                asker.ask({BOOKIE_ID: BookieDoors(bookie.endpoint)})[BOOKIE_ID].outcome, BookieInfo
             )
         asker.close()
 

@@ -18,11 +18,12 @@ from zbk.metadata.records.underreplication import MissingReason, Underreplicatio
 from zbk.metadata.stores.connect import open_store, register_scheme
 from zbk.metadata.stores.store import Create, MetadataStore, Node
 from zbk.metadata.values import AuditorVote, BookieRegistration, Cookie, encode
+from zbk.security.credentials import BookieDoors
 from zbk.system.clock import monotonic_s
 
 
 def answers(
-    addresses: Mapping[str, str], _instance_id: str, _timeout_s: float
+    addresses: Mapping[str, BookieDoors], _instance_id: str, _timeout_s: float
 ) -> dict[str, BookieAnswer]:
     """Answer for every bookie but ``b-2``, which is silent, and ``b-3``, which is not asked."""
     found = {one: BookieAnswer(bookie_info(one), 3) for one in addresses}

@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 import pykka
 
+from zbk.actors.identity.bookie_key import BookieKey
 from zbk.actors.identity.history import BookieHistory
 from zbk.actors.identity.identity import check_identity, in_service, service_note
 from zbk.actors.identity.ledger_secrets import secret_of
@@ -39,7 +40,7 @@ from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger, unsynced_ledgers
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.last_checkpoint import take_last_checkpoint
-from zbk.config import BookieConfig
+from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
 from zbk.errors import (
     BookieError,
     LostHistoryError,
@@ -79,9 +80,11 @@ class Bookie:
         *,
         is_wiped_on_purpose: bool = False,
         http: str = "",
+        security: SecurityConfig = NO_SECURITY,
     ) -> None:
         """``http``: the URL of its metrics, for its registration."""
         self._config = config
+        self._security = security
         self._http = http
         self._is_wiped_on_purpose = is_wiped_on_purpose
         self._budget = plan_descriptors(descriptor_limit(), config)
@@ -162,7 +165,7 @@ class Bookie:
             raise
 
     def _start(self) -> BookieRegistration:
-        config = self._config
+        config, key = self._config, BookieKey(self._config, self._security)
         if reduced := self._budget.reduced(config):
             LOG.info("bookie.limits_reduced", "%(reduced)s", reduced=reduced)
         store = open_store(
@@ -176,11 +179,12 @@ class Bookie:
             self._closing.append(lock.close)
         gate = self._gate = SpaceGate(cookie.bookie_id)
         registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
-        start = StartParts(store, registry, cookie, gate, note)
+        start = StartParts(store, registry, cookie, gate, note, key.front_security(store))
         storage, history = self._open_storage(start)
         with failing(storage, self._config):
             history.claim()
         actors = self._start_actors(start, storage, history.incarnation)
+        self._closing.append(key.follow(store, registry, cookie.bookie_id, actors.front))
         self._closing.append(watch_switch(store, cookie.bookie_id, gate, self._on_mode).cancel)
         registration = BookieRegistration(
             bookie_id=cookie.bookie_id,
@@ -192,6 +196,7 @@ class Bookie:
             rack=config.rack,
             http=self._http or msgspec.UNSET,
         )
+        registration = key.described(registration, actors.front)
         self._registered = registry.register(registration, self._on_registration)
         self._closing.append(self._registered.close)
         if config.memory_max:
@@ -288,6 +293,7 @@ class Bookie:
             start.gate,
             self.losses,
             self._budget,
+            start.security,
         )
         actors = BookieActors(parts, on_mode=self._on_mode, stop_bookie=self.fail)
         self._actors = actors

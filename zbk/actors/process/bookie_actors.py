@@ -51,7 +51,7 @@ from zbk.system.files import FileSystem
 from zbk.system.ticker import Ticker
 from zbk.tracing.setup import request_spans
 from zbk.transport.greeting import Identity
-from zbk.transport.router import FrontLimits, RouterFront
+from zbk.transport.router import FrontLimits, FrontSecurity, RouterFront
 
 MESSAGE_SIZE_MIN: Final = 4 * MIB
 """Every bookie accepts frames of this size. Batches of a client are smaller."""
@@ -87,6 +87,7 @@ class BookieParts(msgspec.Struct, frozen=True):
     gate: SpaceGate
     losses: Losses
     budget: DescriptorBudget
+    security: FrontSecurity | None = None  # None: connections are not encrypted
 
 
 class BookieActors:
@@ -169,6 +170,7 @@ class BookieActors:
             self._storage_door.receive,
             self._stop_bookie,
             request_spans(parts.identity.bookie_id),
+            parts.security,
         )
 
     def _start_reader(self) -> "pykka.ActorRef[ReadActor]":

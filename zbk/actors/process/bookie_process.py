@@ -9,7 +9,7 @@ from types import FrameType
 from zbk.actors.identity.identity import init_identity
 from zbk.actors.identity.service import failed_directory, take_out
 from zbk.actors.process.bookie import Bookie
-from zbk.config import BookieConfig
+from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
 from zbk.errors import InvalidOptionError, StorageFailedError
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
@@ -47,6 +47,7 @@ def run_bookie(
     is_wiped_on_purpose: bool = False,
     files: FileSystem | None = None,
     http: str = "",
+    security: SecurityConfig = NO_SECURITY,
 ) -> int:
     """Serve in this process until SIGTERM or SIGINT; return the exit code.
 
@@ -54,6 +55,7 @@ def run_bookie(
     ``on_ready`` is called after that, when clients can find the bookie. ``is_wiped_on_purpose``: a
     bookie that `zbk bookie format` has wiped starts under its old id. ``files`` replaces the file
     system of the operating system. ``http`` is the URL of the metrics, for the registration.
+    ``security`` has the bookie's key.
 
     Raises:
         ZbkError: it cannot start.
@@ -74,7 +76,13 @@ def run_bookie(
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while True:
-            bookie = Bookie(config, files, is_wiped_on_purpose=is_wiped_on_purpose, http=http)
+            bookie = Bookie(
+                config,
+                files,
+                is_wiped_on_purpose=is_wiped_on_purpose,
+                http=http,
+                security=security,
+            )
             bookies.append(bookie)
             if stop_wanted.is_set():
                 bookie.request_stop()

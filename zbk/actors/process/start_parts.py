@@ -16,6 +16,7 @@ from zbk.metadata.values import Cookie
 from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.service_note import ServiceNote
 from zbk.system.files import FileSystem
+from zbk.transport.router import FrontSecurity
 
 
 class StartParts(msgspec.Struct, frozen=True):
@@ -26,6 +27,7 @@ class StartParts(msgspec.Struct, frozen=True):
     cookie: Cookie
     gate: SpaceGate
     note: ServiceNote  # of the directories out of service
+    security: FrontSecurity | None  # None: connections are not encrypted
 
 
 def closed_storage(

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from zbk.cli.command import command, commands_of, group
-from zbk.cli.config_options import server_options, start_server
+from zbk.cli.config_options import server_options, start_server, take_security
 from zbk.config import AutorecoveryConfig
 
 
@@ -13,7 +13,7 @@ from zbk.config import AutorecoveryConfig
     ("zbk autorecovery run --metadata zk://zk1:2181/zbk", "as a service, on any host"),
     ("zbk autorecovery run --lost-bookie-delay-ms 10min", "time for a bookie to restart"),
 )
-@server_options(AutorecoveryConfig)
+@server_options(AutorecoveryConfig, ("key", "security"))
 def run(**options: Any) -> None:  # noqa: ANN401 - fields of AutorecoveryConfig, and of the log
     """Audit and repair until SIGTERM or Ctrl-C.
 
@@ -24,8 +24,9 @@ def run(**options: Any) -> None:  # noqa: ANN401 - fields of AutorecoveryConfig,
     """
     from zbk.auditor.process import run_autorecovery
 
+    security = take_security(options)
     config = start_server(AutorecoveryConfig, options)
-    sys.exit(run_autorecovery(config, on_ready=_log_ready))
+    sys.exit(run_autorecovery(config, on_ready=_log_ready, security=security))
 
 
 @group(

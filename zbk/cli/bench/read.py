@@ -10,8 +10,8 @@ from zbk.cli.bench.place import bench_client, bench_folder
 from zbk.cli.command import command
 from zbk.cli.options import (
     LEDGER_TYPES,
+    cluster_options,
     integer_option,
-    metadata_option,
     output_option,
     type_option,
 )
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 )
 @integer_option("--ledger", "ledger_id", low=0, help_text="Read this closed ledger.")
 @zookeeper_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def read(  # noqa: PLR0917 - click passes all of them by name
@@ -126,7 +126,7 @@ def _read_cold(
 )
 @type_option
 @zookeeper_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def tail(  # noqa: PLR0917 - a parameter for each option

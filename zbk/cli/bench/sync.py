@@ -6,7 +6,7 @@ from zbk.cli.bench.options import count_option, entry_size_option, zookeeper_opt
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_client, bench_folder
 from zbk.cli.command import command
-from zbk.cli.options import integer_option, metadata_option, output_option
+from zbk.cli.options import cluster_options, integer_option, output_option
 from zbk.cli.output import Format, print_object
 from zbk.cli.session import Session
 
@@ -18,7 +18,7 @@ from zbk.cli.session import Session
     "--entries", "entries_per_sync", default=100, help_text="Entries appended before each sync."
 )
 @zookeeper_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def sync(

@@ -12,7 +12,7 @@ from zbk.cli.bench.options import load_of, load_options, refuse_if, zookeeper_op
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_client, bench_folder, run_floor, warm
 from zbk.cli.command import command
-from zbk.cli.options import integer_option, metadata_option, output_option
+from zbk.cli.options import cluster_options, integer_option, output_option
 from zbk.cli.output import Format, print_object, print_rows
 from zbk.cli.session import Session
 
@@ -62,7 +62,7 @@ COLLECTING: Final[dict[str, int | str]] = {
     help_text="Number of runs, zbk and floor in turn; the median ratio counts.",
 )
 @zookeeper_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_context
 def write(

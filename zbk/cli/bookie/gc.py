@@ -5,7 +5,7 @@ from typing import Literal
 import click
 
 from zbk.cli.command import command
-from zbk.cli.options import bookie_id_argument, duration_option, metadata_option, output_option
+from zbk.cli.options import bookie_id_argument, cluster_options, duration_option, output_option
 from zbk.cli.output import Format, print_object, readable
 from zbk.cli.session import Session
 from zbk.system.clock import monotonic_s
@@ -31,7 +31,7 @@ from zbk.system.clock import monotonic_s
     help="Also compact all entry logs with enough dead bytes.",
 )
 @duration_option("--timeout", "timeout_ms", default="10min", help_text="Time to wait for the end.")
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def gc(

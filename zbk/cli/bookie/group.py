@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,8 +15,9 @@ from zbk.cli.config_options import (
     server_config,
     server_options,
     start_server,
+    take_security,
 )
-from zbk.cli.options import bookie_id_argument, metadata_option, output_option
+from zbk.cli.options import bookie_id_argument, cluster_options, output_option
 from zbk.cli.output import Format, print_object, print_rows, readable, time_text
 from zbk.cli.session import Session
 from zbk.config import AutorecoveryConfig, BookieConfig
@@ -24,6 +25,12 @@ from zbk.config import AutorecoveryConfig, BookieConfig
 if TYPE_CHECKING:
     from zbk.actors.process.bookie import Bookie
     from zbk.metadata.values import BookieRegistration
+
+
+LS_COLUMNS: Final = (
+    "bookie_id", "address", "state", "security", "incarnation", "rack", "http", "started",
+    "version",
+)  # fmt: skip
 
 
 @command(
@@ -56,7 +63,7 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     ("zbk bookie run --config /etc/zbk/bookie.toml", "as a service"),
     ("zbk bookie run ... --log-format json", "log lines for programs"),
 )
-@server_options(BookieConfig)
+@server_options(BookieConfig, ("key", "security", "secure_listen", "insecure"))
 @click.option(
     "--wiped-on-purpose",
     is_flag=True,
@@ -87,13 +94,16 @@ def run(
     from zbk.admin.cluster import Cluster
     from zbk.auditor.bookie_process import run_bookie
 
+    security = take_security(options)
     config = start_server(BookieConfig, options)
     beside = None
     if autorecovery:
         own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
         beside = offline_config(AutorecoveryConfig, own_cluster)
     sources = option_sources(BookieConfig, options)
-    cluster = Cluster(config.metadata, bookie_config=config, option_sources=sources)
+    cluster = Cluster(
+        config.metadata, bookie_config=config, option_sources=sources, security=security
+    )
     admin = AdminApi(cluster, config.http, has_actions=allow_actions, token_file=token_file)
 
     def on_started(started: "Bookie") -> None:
@@ -111,6 +121,7 @@ def run(
             is_wiped_on_purpose=wiped_on_purpose,
             autorecovery=beside,
             more_routes=admin.routes,
+            security=security,
         )
     finally:
         cluster.close()
@@ -118,19 +129,18 @@ def run(
 
 
 @command("ls", ("zbk bookie ls", "for people"), ("zbk bookie ls -o json", "one object per line"))
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def ls(session: Session, metadata: str | None, output: Format) -> None:
     """List the registered bookies."""
-    columns = ["bookie_id", "address", "state", "incarnation", "rack", "http", "started", "version"]
     with session.open_client(metadata) as client:
-        print_rows(map(_row, client.list_bookies()), columns, output)
+        print_rows(map(_row, client.list_bookies()), LS_COLUMNS, output)
 
 
 @command("show", ("zbk bookie show ID", "counts, sizes and marks, as the bookie reports them"))
 @bookie_id_argument
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def show(session: Session, bookie_id: str, metadata: str | None, output: Format) -> None:
@@ -207,6 +217,7 @@ def _row(found: "BookieRegistration") -> dict[str, Any]:
         "bookie_id": found.bookie_id,
         "address": found.address,
         "state": "read-only" if found.is_readonly else "writable",
+        "security": found.security,
         "incarnation": found.incarnation,
         "rack": found.rack,
         "http": found.http or "",

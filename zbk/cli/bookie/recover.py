@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import command
+from zbk.cli.config_file import own_security
 from zbk.cli.confirmation import check_can_ask, is_confirmed, yes_option
 from zbk.cli.copy_progress import CopyGauge, copying
 from zbk.cli.options import (
     bookie_id_argument,
+    cluster_options,
     duration_option,
     integer_option,
-    metadata_option,
     output_option,
     password_option,
 )
@@ -51,7 +52,7 @@ _grace_option = duration_option(
 @click.option("--dry-run", is_flag=True, help="Only list the ledgers that would be moved.")
 @_grace_option
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 def recover(
     bookie_id: str,
@@ -100,7 +101,7 @@ def recover(
 @yes_option
 @_grace_option
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 def decommission(
     bookie_id: str,
@@ -153,7 +154,7 @@ def _options(to: str, ledger_id: int | None, grace_ms: int, password: bytes) -> 
 def _connection(metadata: str | None) -> "ClusterConnection":
     from zbk.auditor.cluster_connection import ClusterConnection
 
-    return ClusterConnection(cluster_address(metadata))
+    return ClusterConnection(cluster_address(metadata), own_security().for_clients)
 
 
 def _move(

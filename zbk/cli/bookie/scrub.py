@@ -7,7 +7,7 @@ import click
 
 from zbk.cli.command import command
 from zbk.cli.completion import complete_bookies
-from zbk.cli.options import duration_option, metadata_option, output_option
+from zbk.cli.options import cluster_options, duration_option, output_option
 from zbk.cli.output import Format, note, print_json, print_rows
 from zbk.cli.progress import telling
 from zbk.cli.session import Session
@@ -42,7 +42,7 @@ ENTRIES_COLUMNS: Final = ["bookie_id", "ledger_id", "first_entry_id", "last_entr
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait for the end, and show the damage.")
 @click.option("--status", "is_asking", is_flag=True, help="Start nothing; show the last findings.")
 @duration_option("--timeout", "timeout_ms", default="24h", help_text="Time to wait for the end.")
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def scrub(

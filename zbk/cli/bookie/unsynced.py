@@ -7,7 +7,7 @@ import click
 
 from zbk.cli.admin_options import bookie_token_option
 from zbk.cli.command import command
-from zbk.cli.options import choice_option, integer_option, metadata_option, output_option
+from zbk.cli.options import choice_option, cluster_options, integer_option, output_option
 from zbk.cli.output import Format, note, print_rows, readable
 from zbk.cli.session import Session
 
@@ -30,7 +30,7 @@ COLUMNS: Final = ["ledger_id", "unsynced_size", "entry_count", "age", "bookies"]
     "--limit", "limit", metavar="N", low=1, high=100, default=20, help_text="Ledgers to list."
 )
 @bookie_token_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def unsynced(

@@ -8,8 +8,8 @@ from zbk.cli.command import command
 from zbk.cli.dataset.schema import columns_of
 from zbk.cli.listing import Table, print_details, still_there
 from zbk.cli.options import (
+    cluster_options,
     integer_option,
-    metadata_option,
     name_argument,
     output_option,
     password_option,
@@ -30,7 +30,7 @@ VERSION_COLUMNS = ["row_count", "ledger_count", "size", "committed", "who"]
 @command(
     "ls", ("zbk dataset ls", "all data sets"), ("zbk dataset ls -o json", "one object per line")
 )
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def ls(session: Session, metadata: str | None, output: Format) -> None:
@@ -61,7 +61,7 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
     "--ledgers", "with_ledgers", is_flag=True, help="List its ledgers, with the bounds of columns."
 )
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def show(
@@ -117,7 +117,7 @@ def show(
     ("zbk dataset history events -o json", "one object per line"),
 )
 @name_argument
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def history(session: Session, name: str, metadata: str | None, output: Format) -> None:
@@ -139,7 +139,7 @@ def history(session: Session, name: str, metadata: str | None, output: Format) -
 )
 @name_argument
 @click.option("--all", "is_all", is_flag=True, help="Also those that ended recently.")
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def loads(session: Session, name: str, is_all: bool, metadata: str | None, output: Format) -> None:

@@ -8,8 +8,8 @@ from zbk.cli.command import command
 from zbk.cli.completion import complete_names
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import (
+    cluster_options,
     integer_option,
-    metadata_option,
     name_argument,
     output_option,
     password_option,
@@ -36,7 +36,7 @@ EXIT_REFUSED = 1
     help_text="Drop this version only; the last version cannot be dropped.",
 )
 @yes_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def drop(
@@ -81,7 +81,7 @@ def drop(
 @click.argument("load_id", metavar="LOAD_ID")
 @yes_option
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def abort(
@@ -137,7 +137,7 @@ def abort(
 @click.option("--all", "is_all", is_flag=True, help="All data sets, also dropped ones.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Change nothing.")
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def gc(

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import click
 
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config_file import CONFIG_VARIABLE, config_option
-from zbk.cli.options import metadata_option, output_option
+from zbk.cli.config_file import CONFIG_VARIABLE, config_option, own_security
+from zbk.cli.options import cluster_options, output_option
 from zbk.cli.output import Format, note, print_object
 
 PARTS: Final = {
@@ -64,7 +64,7 @@ class Part(NamedTuple):
     help="Log to include; may be given several times. Those of `zbk up` are included.",
 )
 @config_option
-@metadata_option
+@cluster_options
 @output_option
 def bundle(
     file: Path | None,
@@ -122,7 +122,8 @@ def debug() -> None:
 def _environment(config_file: Path | None, metadata: str | None) -> dict[str, str]:
     """Return the environment of the commands: the same cluster and file, and no password."""
     kept = {name: value for name, value in os.environ.items() if name != "ZBK_PASSWORD"}
-    own = {CONFIG_VARIABLE: str(config_file or ""), "ZBK_METADATA": metadata or ""}
+    key = own_security(config_file).key
+    own = {CONFIG_VARIABLE: str(config_file or ""), "ZBK_METADATA": metadata or "", "ZBK_KEY": key}
     return kept | {name: value for name, value in own.items() if value}
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.config_options import config_options, offline_config
+from zbk.cli.config_options import config_options, offline_config, security_options, take_security
 from zbk.cli.health.report import finding_rows, finish, health_timeout_option, print_findings
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_json, print_object, print_rows, size_text
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 )
 @health_timeout_option
 @config_options(BookieConfig, ("journal_dir", "ledger_dir", "listen"))
+@security_options("key", "security")
 @output_option
 def doctor(
     timeout_ms: int,
@@ -37,11 +38,14 @@ def doctor(
     of fsync, its port, the metadata store, the bookies and their clocks. Each problem is one line
     with its remedy, and the exit code is then 10. Nothing is changed.
     """
+    from zbk.health.cluster_survey import asking_as
     from zbk.health.machine_health import findings
     from zbk.health.machine_survey import survey_machine
+    from zbk.security.credentials import own_credentials
 
+    security = take_security(options)
     config, error = _config(options)
-    facts = survey_machine(config, timeout_ms / 1_000, error)
+    facts = survey_machine(config, timeout_ms / 1_000, error, asking_as(own_credentials(security)))
     found = findings(facts)
     if output == "json":
         import msgspec

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import ZbkCommand
+from zbk.cli.config_file import own_security
 from zbk.cli.health.report import finding_rows, finish, health_timeout_option, print_findings
-from zbk.cli.options import metadata_option, output_option
+from zbk.cli.options import cluster_options, output_option
 from zbk.cli.output import Format, print_json, print_object, size_text
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     ],
 )
 @health_timeout_option
-@metadata_option
+@cluster_options
 @output_option
 def status(timeout_ms: int, metadata: str | None, output: Format) -> None:
     """Show whether a cluster is healthy, and if not, why.
@@ -35,9 +36,11 @@ def status(timeout_ms: int, metadata: str | None, output: Format) -> None:
     """
     from zbk.cli.store import cluster_address
     from zbk.health.cluster_health import findings
-    from zbk.health.cluster_survey import survey_cluster
+    from zbk.health.cluster_survey import asking_as, survey_cluster
+    from zbk.security.credentials import own_credentials
 
-    facts = survey_cluster(cluster_address(metadata), timeout_ms / 1_000)
+    ask = asking_as(own_credentials(own_security()))
+    facts = survey_cluster(cluster_address(metadata), timeout_ms / 1_000, ask)
     found = findings(facts)
     if output == "json":
         print_json(_summary(facts, found) | {"findings": finding_rows(found)})

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import duration_option, metadata_option, output_option
+from zbk.cli.config_file import own_security
+from zbk.cli.options import cluster_options, duration_option, output_option
 from zbk.cli.output import Format, flush, print_json, size_text, time_text
 from zbk.cli.signals import end_like_ctrl_c
 from zbk.cli.streams import is_terminal
@@ -43,7 +44,7 @@ CLEAR_BELOW: Final = "\x1b[J"
 )
 @duration_option("--interval", "interval_ms", default="2s", help_text="Time between two views.")
 @click.option("--once", is_flag=True, help="Show one view and end.")
-@metadata_option
+@cluster_options
 @output_option
 def top(interval_ms: int, once: bool, metadata: str | None, output: Format) -> None:
     """Show what each bookie does, live.
@@ -54,11 +55,12 @@ def top(interval_ms: int, once: bool, metadata: str | None, output: Format) -> N
     """
     from zbk.cli.store import cluster_address
     from zbk.health.cluster_sampler import ClusterSampler
+    from zbk.security.credentials import own_credentials
 
     is_live = output == "table" and not once and is_terminal(sys.stdout) and _has_screen()
     address = cluster_address(metadata)
     pause = threading.Event()
-    with ClusterSampler(address, TIMEOUT_S) as sampler:
+    with ClusterSampler(address, TIMEOUT_S, own_credentials(own_security())) as sampler:
         before = sampler.sample()
         if is_live:
             end_like_ctrl_c()  # which gives the screen back

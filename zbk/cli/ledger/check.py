@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zbk.cli.command import command
-from zbk.cli.options import ledger_id_argument, metadata_option, output_option
+from zbk.cli.config_file import own_security
+from zbk.cli.options import cluster_options, ledger_id_argument, metadata_option, output_option
 from zbk.cli.output import Format, note, print_object, print_rows, time_text
 from zbk.cli.store import cluster_store
 
@@ -67,7 +68,7 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
     is_flag=True,
     help="Report missing replicas: autorecovery repairs them now, not after its next check.",
 )
-@metadata_option
+@cluster_options
 @output_option
 def check(
     ledger_id: int, is_full: bool, is_reporting: bool, metadata: str | None, output: Format
@@ -85,7 +86,7 @@ def check(
 
     with cluster_store(metadata) as store:
         address = store.address
-    with ClusterConnection(address) as connection:
+    with ClusterConnection(address, own_security().for_clients) as connection:
         found = check_by_hand(connection, ledger_id, is_full=is_full, is_reporting=is_reporting)
     missing, undecided = dict(found.missing), list(found.undecided)
     shown = {

@@ -18,9 +18,9 @@ from zbk.cli.listing import (
     still_there,
 )
 from zbk.cli.options import (
+    cluster_options,
     integer_option,
     ledger_id_argument,
-    metadata_option,
     option_group,
     output_option,
     password_option,
@@ -74,7 +74,7 @@ range_options = option_group(
 @range_options
 @lines_option
 @password_option
-@metadata_option
+@cluster_options
 @click.pass_obj
 def cat(
     session: Session,
@@ -102,7 +102,7 @@ def cat(
 @ledger_id_argument
 @range_options
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def read(
@@ -134,7 +134,7 @@ def read(
 )
 @filter_options
 @integer_option("--limit", metavar="N", help_text="Stop after N ledgers.")
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def ls(
@@ -175,7 +175,7 @@ def ls(
 
 @command("show", ("zbk ledger show 7", "for people"), ("zbk ledger show 7 -o json", "for programs"))
 @ledger_id_argument
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def show(session: Session, ledger_id: int, metadata: str | None, output: Format) -> None:

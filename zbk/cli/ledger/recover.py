@@ -4,9 +4,9 @@ import click
 
 from zbk.cli.command import command
 from zbk.cli.options import (
+    cluster_options,
     duration_option,
     ledger_id_argument,
-    metadata_option,
     output_option,
     password_option,
 )
@@ -23,7 +23,7 @@ from zbk.system.clock import monotonic_s
 @ledger_id_argument
 @duration_option("--timeout", "timeout_ms", default="60s", help_text="Time to try.")
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def recover(

@@ -11,10 +11,10 @@ from zbk.cli.confirmation import check_can_ask, is_confirmed, yes_option
 from zbk.cli.framing import framing_options, load_with_progress, open_payloads
 from zbk.cli.options import (
     NEW_LEDGER_OPTIONS,
+    cluster_options,
     ledger_id_argument,
     ledger_keywords,
     ledger_options,
-    metadata_option,
     output_option,
     password_option,
 )
@@ -39,7 +39,7 @@ FAILED_CLOSE_S: Final = 10.0
     ("zbk ledger create --type vd --meta job=nightly", "deferred durability"),
 )
 @ledger_options
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def create(
@@ -78,7 +78,7 @@ def create(
     help="Close it even without entries that were acknowledged and are not durable.",
 )
 @ledger_options
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_context
 def append(
@@ -145,7 +145,7 @@ def append(
 @command("sync", ("zbk ledger sync 7", "print the last durable entry id of ledger 7"))
 @ledger_id_argument
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def sync(
@@ -164,7 +164,7 @@ def sync(
 @command("close", ("zbk ledger close 7", "ledger 7 is reserved and not needed"))
 @ledger_id_argument
 @password_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def close(
@@ -191,7 +191,7 @@ def close(
 )
 @ledger_id_argument
 @yes_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def delete(

@@ -7,7 +7,7 @@ import click
 from zbk.cli.command import command
 from zbk.cli.listing import Table, lines_option, print_details, print_payloads, still_there
 from zbk.cli.log.position import parse_position
-from zbk.cli.options import metadata_option, name_argument, output_option, password_option
+from zbk.cli.options import cluster_options, name_argument, output_option, password_option
 from zbk.cli.output import Format, print_rows, time_text
 from zbk.cli.session import Session
 from zbk.errors import NoSuchLedgerError, NoSuchLogError
@@ -32,7 +32,7 @@ LEDGER_COLUMNS = ["ledger_id", "state", "last_entry_id", "length", "created"]
 @click.option("-f", "--follow", "is_following", is_flag=True, help="Continue with new entries.")
 @lines_option
 @password_option
-@metadata_option
+@cluster_options
 @click.pass_obj
 def cat(
     session: Session,
@@ -59,7 +59,7 @@ def cat(
 
 
 @command("ls", ("zbk log ls", "all logs"), ("zbk log ls -o json", "one object per line"))
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def ls(session: Session, metadata: str | None, output: Format) -> None:
@@ -74,7 +74,7 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
     "show", ("zbk log show orders", "for people"), ("zbk log show orders -o json", "for programs")
 )
 @name_argument
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def show(session: Session, name: str, metadata: str | None, output: Format) -> None:

@@ -11,9 +11,9 @@ from zbk.cli.confirmation import check_can_ask, is_confirmed, yes_option
 from zbk.cli.framing import framing_options, load_with_progress, open_payloads
 from zbk.cli.log.position import parse_position
 from zbk.cli.options import (
+    cluster_options,
     ledger_keywords,
     ledger_options,
-    metadata_option,
     name_argument,
     output_option,
     size_option,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 )
 @click.option("--no-create", is_flag=True, help="Fail if the log does not exist.")
 @ledger_options
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def append(
@@ -102,7 +102,7 @@ def append(
 @name_argument
 @click.argument("position", metavar="POSITION")
 @yes_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def truncate(
@@ -135,7 +135,7 @@ def truncate(
 )
 @name_argument
 @yes_option
-@metadata_option
+@cluster_options
 @output_option
 @click.pass_obj
 def delete(session: Session, name: str, yes: bool, metadata: str | None, output: Format) -> None:

@@ -28,6 +28,7 @@ from zbk.metrics.registry import MetricRegistry
 from zbk.protocol.entry.digest import is_same_secret, password_digest
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.ledger.placement import POLICIES
+from zbk.security.credentials import credentials_of
 from zbk.system.deadline import within
 from zbk.system.process_id import process_id
 from zbk.system.ticker import Ticker
@@ -69,6 +70,7 @@ class ClientConnection(Handle):
         self._pid = process_id()
         self._config = arguments.instance("config", config, ClientConfig)
         check_registry(metrics)
+        self._credentials = credentials_of(config.key, config.security)
         self._spans = client_spans(arguments.tracing(tracing))
         self._is_closed = False
         self._lock = threading.Lock()
@@ -97,11 +99,12 @@ class ClientConnection(Handle):
                     config.connect_timeout_ms,
                     config.connection_idle_ms,
                     config.spin_us,
+                    self._credentials,
                 )
             )
             try:
                 registry = BookieRegistry(self._store)
-                self._directory = BookieDirectory(registry, self._pool.set_addresses)
+                self._directory = BookieDirectory(registry, self._pool.set_doors)
             except BaseException:
                 self._pool.close()
                 raise

@@ -1,6 +1,6 @@
-"""The addresses of the bookies, from their registrations in the metadata store.
+"""The addresses and keys of the bookies, from their registrations in the metadata store.
 
-The store calls back with changes, in its own thread, and the directory passes the addresses to the
+The store calls back with changes, in its own thread, and the directory passes them to the
 connections. While the store does not answer, the directory keeps the last registrations.
 """
 
@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.stores.store import Watch
-from zbk.metadata.values import BookieRegistration
+from zbk.metadata.values import BookieRegistration, doors_of
 from zbk.protocol.ledger.placement import Candidate
+from zbk.security.credentials import BookieDoors
 from zbk.system.clock import monotonic_s
 
 
@@ -18,9 +19,9 @@ class BookieDirectory:
     """The registered bookies, as last reported."""
 
     def __init__(
-        self, registry: BookieRegistry, on_addresses: Callable[[Mapping[str, str]], None]
+        self, registry: BookieRegistry, on_doors: Callable[[Mapping[str, BookieDoors]], None]
     ) -> None:
-        self._on_addresses = on_addresses
+        self._on_doors = on_doors
         self._changed = threading.Condition()
         self._known: dict[str, BookieRegistration] = {}
         self._available: dict[str, BookieRegistration] = {}
@@ -92,5 +93,5 @@ class BookieDirectory:
         # the last address of an unregistered bookie stays: it may only have lost its session, and
         # HELLO, not the registration, shows whether it is there
         self._known |= self._readonly | self._available
-        self._on_addresses({bookie_id: r.address for bookie_id, r in self._known.items()})
+        self._on_doors({bookie_id: doors_of(found) for bookie_id, found in self._known.items()})
         self._changed.notify_all()

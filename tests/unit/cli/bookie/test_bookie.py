@@ -80,10 +80,10 @@ def test_without_any_metadata_the_cures_are_named() -> None:
 
 def test_ls_lists_the_registered_bookies(run: Run) -> None:
     table = run("bookie", "ls").stdout.splitlines()
-    assert [line.split()[:4] for line in table[1:]] == [
-        ["bookie-a", "tcp://127.0.0.1:4000", "writable", "1"],
-        ["bookie-b", "tcp://127.0.0.1:4001", "writable", "2"],
-        ["bookie-c", "tcp://127.0.0.1:4002", "read-only", "3"],
+    assert [line.split()[:5] for line in table[1:]] == [
+        ["bookie-a", "tcp://127.0.0.1:4000", "writable", "off", "1"],
+        ["bookie-b", "tcp://127.0.0.1:4001", "writable", "off", "2"],
+        ["bookie-c", "tcp://127.0.0.1:4002", "read-only", "off", "3"],
     ]
     lines = run("bookie", "ls", "-o", "json").stdout.splitlines()
     assert [json.loads(line)["bookie_id"] for line in lines] == ["bookie-a", "bookie-b", "bookie-c"]

@@ -1,0 +1,52 @@
+"""Keys for clusters of tests: files, principals, and clients that use them."""
+
+from pathlib import Path
+
+import zbk
+from zbk.cluster.local import LocalCluster
+from zbk.metadata.records.principals import Change, PrincipalStore
+from zbk.metadata.stores.connect import open_store
+from zbk.security.keys import PublicKey, read_public, write_pair
+from zbk.security.principals import with_key, without_key
+from zbk.transport.curve import new_pair
+
+
+class Keyring:
+    """Key files in a folder, by name."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def make(self, name: str) -> str:
+        """Make a key; return the path of its private file."""
+        private, _public = write_pair(self._folder, new_pair(name))
+        return str(private)
+
+    def path(self, name: str) -> str:
+        return str(self._folder / f"{name}.key")
+
+    def public(self, name: str) -> PublicKey:
+        return read_public(self._folder / f"{name}.pub")
+
+    def admit(self, cluster: LocalCluster, principal: str, name: str, *roles: str) -> None:
+        """Add a key to a principal of a cluster."""
+        key = self.public(name).public_key
+        _change(cluster, lambda now: with_key(now, principal, key, roles))
+
+    def remove(self, cluster: LocalCluster, principal: str, name: str) -> None:
+        """Remove a key of a principal of a cluster."""
+        key = self.public(name).public_key
+        _change(cluster, lambda now: without_key(now, principal, key))
+
+    def connect(self, cluster: LocalCluster, name: str) -> zbk.Client:
+        """Connect with a key."""
+        return zbk.connect(cluster.metadata_uri, key=self.path(name))
+
+
+def _change(cluster: LocalCluster, change: Change) -> None:
+    store = open_store(cluster.metadata_uri)
+    try:
+        PrincipalStore(store).change(change)
+    finally:
+        store.close()

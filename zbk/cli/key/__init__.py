@@ -1,0 +1,1 @@
+"""``zbk key``: make keys and look at them."""

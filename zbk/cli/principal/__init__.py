@@ -1,0 +1,1 @@
+"""``zbk principal``: whose keys a cluster accepts."""
