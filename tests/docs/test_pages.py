@@ -19,11 +19,11 @@ from tests.support.document import (
     run_blocks,
     servers,
 )
-from tests.support.free_port import free_port
 from tests.support.machine import patient_s
 from tests.support.warm_start import make_command
 from zbk.cli.command import LazyGroup
 from zbk.cli.main import cli
+from zbk.system.ports import free_ports
 
 __all__ = ["environment", "home", "servers"]  # fixtures
 
@@ -60,7 +60,7 @@ def test_every_block_of_a_page_runs(
         environment |= make_command(home / "bin")
     text = page.read_text()
     for name, stand_in in STAND_INS.items():
-        text = text.replace(name, stand_in.format(home=home, port=free_port()))
+        text = text.replace(name, stand_in.format(home=home, port=free_ports(1)[0]))
     blocks = blocks_of(text)
     rest = blocks[1:] if blocks[0].text == ACTIVATE else blocks
     if not any(block.text.startswith(SERVERS) for block in rest):

@@ -22,10 +22,10 @@ import pytest
 import zbk
 from tests.support import address_families
 from tests.support.cluster import lone_ledger
-from tests.support.free_port import free_port
 from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
 from zbk.cli.generate.systemd import unit
+from zbk.system.ports import free_ports
 
 PROGRAM = Path(sys.executable).with_name("zbk")
 ANALYZE = shutil.which("systemd-analyze")
@@ -42,7 +42,7 @@ class Service:
         config_file = folder / "bookie.toml"
         config_file.write_text(
             f'[bookie]\nmetadata = "{self.metadata}"\njournal_dir = "{self.directories[0]}"\n'
-            f'ledger_dir = "{self.directories[1]}"\nlisten = "tcp://127.0.0.1:{free_port()}"\n'
+            f'ledger_dir = "{self.directories[1]}"\nlisten = "tcp://127.0.0.1:{free_ports(1)[0]}"\n'
             'http = "off"\n'
         )
         for path in (self.store, *map(Path, self.directories)):

@@ -14,11 +14,11 @@ import pytest
 
 import zbk
 from pyspark_zbk.session import java_home
-from tests.support.free_port import free_port
 from tests.support.spark import LONG_AFTER_MS
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import wall_ms
+from zbk.system.ports import free_ports
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
 
@@ -71,7 +71,7 @@ class SparkCluster:
         self.url = ""
 
     def start(self) -> None:
-        port = free_port()
+        port = free_ports(1)[0]
         self.url = f"spark://127.0.0.1:{port}"
         self._daemon(
             "master", "127.0.0.1", "New state: ALIVE",
@@ -112,7 +112,7 @@ class SparkCluster:
         log = self._exit.enter_context(log_path.open("wb"))
         command = [str(self.home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"]
         process = subprocess.Popen(
-            [*command, *arguments, "--webui-port", str(free_port())],
+            [*command, *arguments, "--webui-port", str(free_ports(1)[0])],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

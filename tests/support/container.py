@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.free_port import free_port
 from tests.support.machine import patient_s
 from zbk.cli.generate.containers import BOOKIE_PORT, CONSOLE_PORT, HTTP_PORT, TOKEN_DIR
+from zbk.system.ports import free_ports
 
 
 class Container:
@@ -19,7 +19,7 @@ class Container:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
         ports = (BOOKIE_PORT, HTTP_PORT, CONSOLE_PORT)
-        self.ports = {str(port): str(free_port()) for port in ports}
+        self.ports = {str(port): str(free_ports(1)[0]) for port in ports}
         scratch = folder / "tmp"
         scratch.mkdir(exist_ok=True)
         (folder / "data").mkdir(exist_ok=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.free_port import free_port
 from zbk.health.clock_offsets import clock_offsets_ms
 from zbk.system.clock import sleep_ms, wall_ms
+from zbk.system.ports import free_ports
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def test_a_bookie_that_tells_no_time_is_left_out(page: bytes) -> None:
 
 
 def test_a_bookie_without_http_is_left_out() -> None:
-    urls = {"a": "", "b": "file:///etc/hostname", "c": f"http://127.0.0.1:{free_port()}"}
+    urls = {"a": "", "b": "file:///etc/hostname", "c": f"http://127.0.0.1:{free_ports(1)[0]}"}
 
     assert clock_offsets_ms(urls, 1.0) == {}
     assert clock_offsets_ms({}) == {}
