@@ -21,6 +21,7 @@ LOAD_SECONDS: Final = 4  # per step of offered load
 LOAD_BATCH_COUNT: Final = 100
 SLOW_SYNC_MS: Final = 100  # in addition to their own time
 BESIDE_SECONDS: Final = 5
+FAIR_MS: Final = 10
 
 UNITS: Final = {"entries_per_s": "entries/s", "payload_mb_per_s": "MB/s"}
 
@@ -163,6 +164,40 @@ def beside_fsyncs() -> Case:
         read=figures.fields(*names),
         rows=rows,
         seconds=BESIDE_SECONDS + 5,
+        round_count=1,
+    )
+
+
+def fairness() -> Case:
+    """Return the case of a lone ``append`` beside a ledger that is written at full speed."""
+    title = "a lone `append` beside a ledger at full speed, PD, 100 B"
+    clients = {"same": "of the same client", "other": "of another client"}
+    steps = tuple(
+        Step(
+            name,
+            ("write", "--type", "pd", "--neighbor", "pd", "--neighbor-client", name),
+            (Amount("--seconds", BESIDE_SECONDS, "s"),),
+        )
+        for name in clients
+    )
+    rows = tuple(
+        Row(
+            title=f"{title}, {who}, p99",
+            goal=f"<= {FAIR_MS} ms",
+            step=name,
+            unit="ms",
+            zbk=f"{name}_p99_ms",
+            ways=(way("figure", at_most(f"{name}_p99_ms", FAIR_MS)),),
+        )
+        for name, who in clients.items()
+    )
+    return Case(
+        name="fairness",
+        title=title,
+        steps=steps,
+        read=figures.neighbors(*clients),
+        rows=rows,
+        seconds=2 * (BESIDE_SECONDS + 4),
         round_count=1,
     )
 

@@ -79,6 +79,21 @@ def fields(*names: str) -> Reader:
     return lambda lines: {name: answer(lines["zbk"])[name] for name in names}
 
 
+def neighbors(*steps: str) -> Reader:
+    """Return a reader of the latencies beside each load, and of the rate of the load."""
+
+    def read(lines: Round) -> Figures:
+        figures: Figures = {}
+        for step in steps:
+            found = answer(lines[step])
+            for name in ("p50", "p95", "p99"):
+                figures[f"{step}_{name}_ms"] = found[f"neighbor_latency_{name}_ms"]
+            figures[f"{step}_entries_per_s"] = found["entries_per_s"]
+        return figures
+
+    return read
+
+
 def shares(base: str, *others: str) -> Reader:
     """Return a reader of rates as shares of another step's rate in the same round."""
 

@@ -17,7 +17,7 @@ from benchmarks.case import Case
 
 SECONDS_MAX: Final = 20 * 60
 ROUND_COUNT: Final = 3
-LONG_RUN_SECONDS: Final = 50
+LONG_RUN_SECONDS: Final = 36
 
 APPEND_MANY: Final = (
     # type, bytes of payload, entries, field, goal
@@ -64,6 +64,7 @@ def cases(long_run_seconds: int = LONG_RUN_SECONDS) -> tuple[Case, ...]:
         reads.tail(),
         growth.beside(),
         appends.beside_fsyncs(),
+        appends.fairness(),
         reads.recovery(),
         reads.restart(),
         growth.length(),
