@@ -31,6 +31,7 @@ from zbk.metrics.samples import Samples
 from zbk.metrics.serving import serving
 from zbk.system.clock import monotonic_ms
 from zbk.system.event_log import EventLog
+from zbk.system.waking_event import WakingEvent
 
 OPEN_RETRY_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 60.0
@@ -68,7 +69,7 @@ class Autorecovery:
         self._worker: ReplicationWorker | None = None
         self._session: SessionMetrics | None = None
         self._backlog = RepairBacklog()
-        self._is_ending = threading.Event()
+        self._is_ending = WakingEvent()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="zbk-autorecovery", daemon=True)
 
@@ -89,6 +90,10 @@ class Autorecovery:
         """Stop, and release locks and leadership. A second call does nothing."""
         self.request_stop()
         self.wait(STOP_TIMEOUT_S)
+
+    def wait_ending(self) -> None:
+        """Return when it begins to end: a signal in the main thread is heard meanwhile."""
+        self._is_ending.wait()
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Return when it has ended."""
@@ -215,6 +220,7 @@ def run_autorecovery(
             process.start()
             endpoint.attach("autorecovery", process.read_metrics, process.checks)
             on_ready(name, http)
+            process.wait_ending()
             process.wait()
             LOG.info(
                 "autorecovery.stopped",

@@ -1,6 +1,5 @@
 """``zbk console``: the web console of a cluster, until Ctrl-C."""
 
-import threading
 from pathlib import Path
 
 import click
@@ -64,6 +63,7 @@ def console(
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cli.store import cluster_address
     from zbk.console.console import running_console
+    from zbk.system.waking_event import WakingEvent
 
     address = cluster_address(metadata)
     tables = read_tables(config_file)
@@ -85,6 +85,6 @@ def console(
                 print_json({"url": url})
             else:
                 click.echo(f"console  {url}")
-            threading.Event().wait()
+            WakingEvent().wait()
     except KeyboardInterrupt:
         note("zbk: stopped")

@@ -6,6 +6,7 @@ A small TOML file, ``context.toml`` in ``$XDG_CONFIG_HOME/zbk`` (default ``~/.co
     data_dir       folder of the cluster
     pid            process id of the ``zbk up`` that wrote it
     started_ticks  start time of that process, in clock ticks since boot: detects a reused pid
+    console        URL of its web console; optional, "" if there is none
 
 A *stale* context is one whose process is gone: it is an error that names the cure, and is never
 used or ignored. A context is written to a new file that is renamed into place, so a reader sees a
@@ -31,6 +32,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     pid: int
     started_ticks: int
+    console: str = ""
 
     @property
     def is_stale(self) -> bool:
@@ -83,7 +85,7 @@ def read_context() -> str | None:
     return context.metadata
 
 
-def write_context(uri: str, data_dir: str, pid: int) -> None:
+def write_context(uri: str, data_dir: str, pid: int, console: str = "") -> None:
     """Make this cluster the one that commands without ``--metadata`` use.
 
     Raises:
@@ -97,6 +99,7 @@ def write_context(uri: str, data_dir: str, pid: int) -> None:
         # a JSON string is also a TOML basic string
         file.write(f"metadata = {json.dumps(uri)}\ndata_dir = {json.dumps(data_dir)}\n")
         file.write(f"pid = {pid}\nstarted_ticks = {_started_ticks(pid)}\n")
+        file.write(f"console = {json.dumps(console)}\n")
     os.replace(new, path)
 
 

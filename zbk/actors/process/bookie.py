@@ -62,6 +62,7 @@ from zbk.system.descriptors import descriptor_limit
 from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import lift_memory_limit, limit_memory
+from zbk.system.waking_event import WakingEvent
 from zbk.transport.greeting import Identity
 from zbk.version import __version__
 
@@ -91,7 +92,7 @@ class Bookie:
         self._losses: Losses | None = None
         self._is_clean = False  # nothing failed, and all promises are on stable storage
         self._files: FileSystem = files or OsFiles()
-        self.ended = threading.Event()
+        self.ended = WakingEvent()
         self._mode_lock = threading.Lock()
         self._supervisor = SupervisorActor.start(self.ended)
         self._closing: list[Callable[[], None]] = []
