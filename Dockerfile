@@ -32,5 +32,5 @@ VOLUME /data
 EXPOSE 3181 9181
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10m --retries=6 \
-  CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9181/readyz', timeout=3)"]
+  CMD ["python3", "-c", "import http.client as c; h = c.HTTPConnection('127.0.0.1', 9181, timeout=3); h.request('GET', '/readyz'); exit(h.getresponse().status != 200)"]
 CMD ["zbk", "bookie", "run", "--log-format", "json"]

@@ -37,7 +37,7 @@ class Container:
     def here(self, text: str) -> str:
         """Return a text for this folder and these ports."""
         for port, own in self.ports.items():
-            text = text.replace(f":{port}", f":{own}")
+            text = text.replace(f":{port}", f":{own}").replace(f", {port},", f", {own},")
         text = text.replace(TOKEN_DIR, str(self.token_dir))
         return text.replace("/data", f"{self._folder}/data")
 

@@ -3,9 +3,10 @@
 The URL leads anywhere, and the answer is anything: it is read within a size and a time.
 """
 
-import urllib.request
 from http.client import HTTPException
 from urllib.error import HTTPError
+
+from zbk.health.direct_http import DIRECT
 
 
 def web_page(url: str, timeout_s: float, size_max: int) -> bytes:
@@ -13,7 +14,7 @@ def web_page(url: str, timeout_s: float, size_max: int) -> bytes:
     if not url.startswith(("http://", "https://")):
         return b""
     try:
-        with urllib.request.urlopen(url, timeout=timeout_s) as answer:  # noqa: S310 - checked
+        with DIRECT.open(url, timeout=timeout_s) as answer:
             return bytes(answer.read(size_max))
     except HTTPError as error:
         error.close()  # it has the connection

@@ -40,8 +40,11 @@ def console_command(host: str) -> list[str]:
 
 def http_check(port: int = HTTP_PORT, path: str = "/readyz") -> list[str]:
     """Return the command that fails unless a server on loopback answers."""
-    url = f"http://127.0.0.1:{port}{path}"
-    return ["python3", "-c", f"import urllib.request as r; r.urlopen('{url}', timeout=3)"]
+    program = (  # urllib would ask a proxy of the environment, which does not reach loopback
+        f"import http.client as c; h = c.HTTPConnection('127.0.0.1', {port}, timeout=3); "
+        f"h.request('GET', '{path}'); exit(h.getresponse().status != 200)"
+    )
+    return ["python3", "-c", program]
 
 
 def bookie_environment(metadata: str, advertise: str) -> dict[str, str]:

@@ -275,7 +275,8 @@ def test_the_console_of_kubernetes_is_reached_from_its_pod_alone_and_cannot_act(
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         program, _, text = container[name]["exec"]["command"]
         assert program == "python3"
-        assert f"http://{address}/{'readyz' if name == 'readinessProbe' else 'livez'}" in text
+        assert "'127.0.0.1', 8710" in text
+        assert f"'/{'readyz' if name == 'readinessProbe' else 'livez'}'" in text
 
 
 def secret_in(text: str) -> str:
