@@ -34,6 +34,7 @@ ARGUMENTS = {
     "dataset drop": "gone",
     "dataset gc": "d",
     "status": "",
+    "events": "--console http://127.0.0.1:1",
     "doctor": "--listen tcp://127.0.0.1:0",
     "cluster init": "",
     "metadata export": "/gone/dump.jsonl",

@@ -44,6 +44,7 @@ COMMANDS = commands_of(
         "console": ("console:console", "Serve web pages about a cluster until Ctrl-C."),
         "status": ("health.status:status", "Show whether a cluster is healthy, and if not, why."),
         "top": ("health.top:top", "Show what each bookie does, live."),
+        "events": ("health.events:events", "Show what happened in a cluster, the oldest first."),
         "doctor": ("health.doctor:doctor", "Check this machine and its way to the cluster."),
         "debug": ("health.debug:debug", "Collect what helpers need to know of a cluster."),
         "cluster": ("cluster:cluster", "Create clusters with a layout of your choice."),

@@ -126,6 +126,7 @@ def up(
     from zbk.config.http_address import OFF
     from zbk.errors import InvalidOptionError
     from zbk.system.clock import monotonic_s
+    from zbk.system.context import write_context
 
     if console == http == OFF and (allow_actions or token_file):
         raise InvalidOptionError("console", console, "actions and the admin API need an address")
@@ -158,6 +159,8 @@ def up(
             if autorecovery:
                 cluster.start_autorecovery({"session_timeout_ms": SESSION_TIMEOUT_MS})
             with _console(cluster, console, allow_actions, token_file) as url:
+                if is_context:
+                    write_context(cluster.metadata_uri, str(cluster.folder), os.getpid(), url)
                 seconds = monotonic_s() - started_s
                 _show(cluster, seconds, output, is_context=is_context, console=url)
                 _stay(cluster)

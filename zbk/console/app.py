@@ -35,6 +35,7 @@ from zbk.console.actions import ACTIONS, Action, check_choice, check_subject
 from zbk.console.collector import Collector
 from zbk.console.durability import durability_page
 from zbk.console.recovery import recovery_page
+from zbk.console.remote_timeline import STARTED_HEADER
 from zbk.console.texts import FILTERS
 from zbk.errors import (
     InvalidOptionError,
@@ -193,7 +194,8 @@ class _Console:
         """Return the events as JSON lines."""
         after, lane = (request.query_params.get(one, "") for one in ("after", "lane"))
         text = await run_in_threadpool(pages.event_lines, self._collector, after, lane)
-        return Response(text, media_type="application/jsonl")
+        started = {STARTED_HEADER: str(self._collector.started_ms)}
+        return Response(text, media_type="application/jsonl", headers=started)
 
     async def ask_action(self, request: Request) -> Response:
         """Return the page that names the consequence of an action and asks."""

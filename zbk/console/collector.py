@@ -54,6 +54,8 @@ class Collector:
         self._credentials = own_credentials(security)
         self.metadata = metadata
         self.bookie_token = bookie_token
+        self.started_ms = wall_ms()
+        self.url = ""  # of the console, once it is served
         self.history = History()
         self.facts: ClusterFacts | None = None
         self.records: ClusterRecords | None = None
@@ -63,7 +65,7 @@ class Collector:
         self.backlog = RepairBacklog()
         self.gaps = GapHistory()
         self.metrics = SelfMetrics()
-        self._is_surveyed = threading.Event()
+        self._is_surveyed, self._is_sampled = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._connection: ClusterConnection | None = None
         self._histograms: dict[str, dict[tuple[str, str], tuple[int, ...]]] = {}
@@ -85,9 +87,11 @@ class Collector:
             return f"No new figures: {self.error}"
         return "" if self.facts is not None else FIRST_LOOK
 
-    def wait_surveyed(self, timeout_s: float) -> bool:
-        """Return whether the first survey has ended within a time, well or not."""
-        return self._is_surveyed.wait(timeout_s)
+    def wait_first_look(self, timeout_s: float) -> None:
+        """Return when the first survey and the first sample have ended, well or not, or in time."""
+        until_s = monotonic_s() + timeout_s
+        for one in (self._is_surveyed, self._is_sampled):
+            one.wait(max(0.0, until_s - monotonic_s()))
 
     def stop(self) -> None:
         """Stop, and close all connections."""
@@ -133,6 +137,7 @@ class Collector:
             except ZbkError as error:
                 self.error = str(error)
                 self.metrics.sample_failed()
+                self._is_sampled.set()
                 self._is_stopping.wait(INTERVAL_S)
             except Exception:
                 LOG.exception("console.sample_failed", "the console failed to sample the cluster")
@@ -153,6 +158,7 @@ class Collector:
                 column_due_s = started_s + COLUMN_INTERVAL_S
             took_s = monotonic_s() - started_s
             self.metrics.sampled(took_s)
+            self._is_sampled.set()
             self._is_stopping.wait(max(INTERVAL_S - took_s, SAMPLE_REST * took_s))
 
     def _survey(self) -> None:

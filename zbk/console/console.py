@@ -71,12 +71,13 @@ def running_console(
             api=[*routes(endpoint), *admin_routes(cluster, access)],
         )
         server = _server(app, http, hosts)
+        collector.url = server.url
         try:
             with suppress(MetadataUnavailableError):  # pages say so until it answers
                 collector.connection()
             collector.start()
             endpoint.attach("console", collector.metrics.read, collector.metrics.checks)
-            collector.wait_surveyed(FIRST_LOOK_S)
+            collector.wait_first_look(FIRST_LOOK_S)
             yield server.url
         finally:
             server.close()

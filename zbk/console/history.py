@@ -186,6 +186,9 @@ def events_between(before: ClusterSample, after: ClusterSample, at_ms: int) -> I
             yield Event(at_ms=at_ms, lane=bookie_id, kind=kind, text=f"the bookie became {kind}")
         if old.info is not None and new.info is None:
             yield Event(at_ms=at_ms, lane=bookie_id, kind="silent", text="the bookie is silent")
+        if old.info is None and new.info is not None:
+            text = f"the bookie answers again, incarnation {new.info.incarnation}"
+            yield Event(at_ms=at_ms, lane=bookie_id, kind="answers", text=text)
         if old.info and new.info and old.info.incarnation != new.info.incarnation:
             text = f"the bookie started again, incarnation {new.info.incarnation}"
             yield Event(at_ms=at_ms, lane=bookie_id, kind="restarted", text=text)

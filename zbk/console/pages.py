@@ -1,5 +1,6 @@
 """The pages about the cluster and its bookies, as plain data. Any thread."""
 
+import shlex
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,8 @@ STATES: Final = ("missing", "silent", "limbo", "read-only", "writable")
 """States of bookies, in the order of the list."""
 
 MARKED: Final = (
-    "lost", "joined", "silent", "restarted", "read-only", "writable", "ensemble change", "fenced",
+    "lost", "joined", "silent", "answers", "restarted", "read-only", "writable", "ensemble change",
+    "fenced",
 )  # fmt: skip
 """Kinds of events that the chart of the overview marks."""
 
@@ -187,12 +189,17 @@ def event_page(collector: Collector, lane: str) -> dict[str, Any]:
     all_of_them = events(collector)
     return {
         "title": "Events",
-        "cli": "zbk status",
+        "cli": _events_command(collector.url, lane),
         "lane": lane[:128],
         "lanes": sorted({one["lane"] for one in all_of_them}),
         "events": [one for one in all_of_them if lane in ("", one["lane"])],
         "now_ms": wall_ms(),
     }
+
+
+def _events_command(url: str, lane: str) -> str:
+    words = ["zbk", "events", *(["--console", url] if url else [])]
+    return shlex.join([*words, *(["--lane", lane[:128]] if lane else [])])
 
 
 def event_lines(collector: Collector, after: str, lane: str) -> str:

@@ -98,8 +98,8 @@ def write_context(uri: str, data_dir: str, pid: int, console: str = "") -> None:
         file.write("# Written by `zbk up`, removed when it ends.\n")
         # a JSON string is also a TOML basic string
         file.write(f"metadata = {json.dumps(uri)}\ndata_dir = {json.dumps(data_dir)}\n")
-        file.write(f"pid = {pid}\nstarted_ticks = {_started_ticks(pid)}\n")
         file.write(f"console = {json.dumps(console)}\n")
+        file.write(f"pid = {pid}\nstarted_ticks = {_started_ticks(pid)}\n")
     os.replace(new, path)
 
 

@@ -29,6 +29,18 @@ def test_bookies_that_come_go_and_become_read_only_are_events() -> None:
     assert kinds(sample(0, "a"), sample(1, "a")) == []
 
 
+def test_a_bookie_that_is_silent_answers_again_or_starts_again() -> None:
+    def at(incarnation: int | None) -> ClusterSample:
+        info = None if incarnation is None else bookie_info("a", incarnation=incarnation)
+        one = BookieSample(bookie_id="a", is_readonly=False, info=info)
+        return ClusterSample(at_us=0, bookies=(one,), underreplicated_count=0, in_repair_count=0)
+
+    assert kinds(at(1), at(None)) == [("a", "silent")]
+    assert kinds(at(None), at(None)) == []
+    assert kinds(at(None), at(2)) == [("a", "answers")]
+    assert kinds(at(1), at(2)) == [("a", "restarted")]
+
+
 def test_types_are_told_apart_only_if_all_bookies_serve_their_metrics() -> None:
     def at(second: int, *scraped: BookieScrape | None) -> ClusterSample:
         return ClusterSample(
