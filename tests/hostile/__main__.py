@@ -8,11 +8,13 @@ from typing import Final
 
 from tests.hostile.connections import attack_with_connections
 from tests.hostile.multipart import attack_with_multipart
+from tests.hostile.mutated import attack_with_mutations
 from tests.hostile.reads import attack_with_reads
 
 ATTACKS: Final[dict[str, Callable[[Path], None]]] = {
     "connections": attack_with_connections,
     "multipart": attack_with_multipart,
+    "mutations": attack_with_mutations,
     "reads": attack_with_reads,
 }
 

@@ -67,7 +67,9 @@ def decode_answer(header: bytes) -> Answer | AnswerBundle:
 def peek_request_id(header: bytes) -> int:
     """Return the request id of a header that may be anything else than well-formed; 0 if none."""
     request_id = _peek(header[:HEADER_SIZE_MAX]).get("request_id")
-    return request_id if isinstance(request_id, int) and 0 <= request_id < 2**63 else 0
+    if not isinstance(request_id, int) or isinstance(request_id, bool):
+        return 0
+    return request_id if 0 <= request_id < 2**63 else 0
 
 
 def refusal(request_id: int, incarnation: int, error: ZbkError) -> Refused:

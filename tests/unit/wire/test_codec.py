@@ -211,6 +211,7 @@ def test_an_unknown_operation_is_named() -> None:
     with pytest.raises(UnknownOperationError, match="compact"):
         codec.decode_request(msgpack.packb({"op": "compact", "request_id": 4}))
     assert codec.peek_request_id(msgpack.packb({"op": "compact", "request_id": 4})) == 4
+    assert codec.peek_request_id(msgpack.packb({"op": "compact", "request_id": True})) == 0
 
 
 @pytest.mark.parametrize("error", [NoSuchEntryError(4, 7), BusyError("full")])
