@@ -42,7 +42,11 @@ NESTING_COUNT_MAX: Final = 30_000
 
 def real_requests(ledger_id: int, key: bytes, incarnation: int) -> list[Message]:
     """Return messages of each kind about one ledger, as a client sends them."""
-    about: dict[str, Any] = {"ledger_id": ledger_id, "ledger_key": key, "ledger_type": LedgerType.PD_JOURNAL}
+    about: dict[str, Any] = {
+        "ledger_id": ledger_id,
+        "ledger_key": key,
+        "ledger_type": LedgerType.PD_JOURNAL,
+    }
     adds: list[Part] = []
     for first in (0, 3, 1_000):
         entries = batch(first, [b"one", b"", b"three" * 50], ledger_id=ledger_id)
