@@ -42,7 +42,7 @@ demo-zookeeper: $(STAMPS)/zookeeper ## the same on a real ZooKeeper (downloads 0
 demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, the same read back
 	@$(BIN)/python -m zbk demo spark $(ARGS)
 
-test: $(STAMPS)/dev ## all tests but the soak; nine minutes on two cores
+test: $(STAMPS)/spark-classes ## all tests but the soak; nine minutes on two cores
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
 
 package: $(STAMPS)/dev ## wheel and sdist in dist/; install them under every Python found, run the Dockerfile's commands
@@ -115,6 +115,11 @@ endif
 
 $(STAMPS)/build: $(STAMPS)/venv requirements/build.txt
 	@$(INSTALL) --require-hashes -r requirements/build.txt
+	@touch $@
+
+$(STAMPS)/spark-classes: $(STAMPS)/dev
+	@echo "making an archive of Spark's classes, with which tests of Spark start sooner (once)" >&2
+	@-$(BIN)/python -m tests.support.spark_classes >/dev/null 2>&1
 	@touch $@
 
 $(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/bench $(STAMPS)/dev: PYSPARK = yes

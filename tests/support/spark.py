@@ -11,16 +11,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import zbk
+from tests.support import spark_classes
 from zbk.system.clock import wall_ms
 
 HOUR_MS = 3_600_000
 QUICK_JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+) + spark_classes.options()
 """Options of a Java that lives for seconds: it does not optimize, collect on other cores or verify.
 
-Verification takes a tenth of the time in which Spark starts.
+Verification takes a tenth of the time in which Spark starts, and reading classes half of it.
 """
 
 QUICK_SETTINGS = {
