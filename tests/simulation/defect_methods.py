@@ -20,12 +20,11 @@ from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
 from zbk.durability.outside_sync import Effect as SyncEffect
-from zbk.durability.outside_sync import OutsideSync, ReadMetadata, TellLac
+from zbk.durability.outside_sync import OutsideSync
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import (
     BadVersionError,
-    CannotAdvanceError,
     MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -301,18 +300,10 @@ def hold_what_is_volatile(self: WritePath) -> int:
     return self.last_acked_id + 1
 
 
-_heard = OutsideSync._heard
-
-
-def asks_no_metadata(self: OutsideSync, slot: int) -> list[SyncEffect]:
+def asks_no_metadata(self: OutsideSync) -> Steps[SyncEffect, tuple[LedgerMetadata, int]]:
     """V7: the metadata are those that the sync began with."""
-    effects = _heard(self, slot)
-    if effects != [ReadMetadata()]:
-        return effects
-    if self._is_short:
-        return self._fail(CannotAdvanceError(self._ledger_id, self._lac, None, "too few answers"))
-    self._awaited = set(range(self._quorum.ensemble_size))
-    return [TellLac(self._lac)]
+    yield from ()
+    return self._metadata, self._version
 
 
 def read_as_it_comes(self: SimulatedOutsideSyncer, done: Callable[[Found], None]) -> None:

@@ -10,10 +10,18 @@ from typing import TypeAlias
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
-from zbk.durability import outside_sync as ev
 from zbk.durability.level import level_of
+from zbk.durability.outside_sync import (
+    AskSync,
+    Cursor,
+    Effect,
+    OutsideSync,
+    ReadMetadata,
+    TellLac,
+)
 from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.procedure import Procedure, Steps
 from zbk.transport.events import News, Reply
 from zbk.wire.messages import Sync, SyncAnswer, WriteLac
 
@@ -84,9 +92,9 @@ class SimulatedOutsideSyncer:
                 world.history.end(begun, now_ms, "ok", result=outcome)
             self._again()
 
-        core = ev.OutsideSync(metadata, version)
+        steps = OutsideSync(metadata, version).run()
         read = self._read_metadata
-        _OutsideSyncBody(world, self.node, self._pool, metadata, core, read, done).run()
+        _OutsideSyncBody(world, self.node, self._pool, metadata, steps, read, done).run()
 
 
 class _OutsideSyncBody:
@@ -98,7 +106,7 @@ class _OutsideSyncBody:
         node: Node,
         pool: ClientPool,
         metadata: LedgerMetadata,
-        core: ev.OutsideSync,
+        steps: Steps[Effect, int],
         read_metadata: Callable[[Callable[[Found], None]], None],
         done: Callable[[int | ZbkError], None],
     ) -> None:
@@ -106,46 +114,57 @@ class _OutsideSyncBody:
         self._node = node
         self._pool = pool
         self._metadata = metadata
-        self._core = core
+        self._procedure = Procedure(steps)
+        self._bookies: tuple[str, ...] = ()
         self._read_metadata = read_metadata
         self._done = done
 
     def run(self) -> None:
         """Begin."""
-        self._handle(ev.SyncStarted())
+        self._carry_out(self._procedure.begin())
 
-    def _handle(self, event: ev.Event) -> None:
-        for effect in self._core.handle(event, self._node.now_ms()):
-            match effect:
-                case ev.AskSync():
-                    self._ask_all(self._sync_request(effect.lac), _synced)
-                case ev.TellLac():
-                    self._world.sometimes["outside sync: tells the LAC"] += 1
-                    self._ask_all(self._lac_request(effect.lac), _told)
-                case ev.ReadMetadata():
-                    self._read_metadata(self._metadata_read)
-                case ev.OutsideSyncDone():
-                    self._done(effect.lac)
-                case ev.OutsideSyncFailed():
-                    self._world.sometimes["outside sync: too few bookies"] += 1
-                    self._done(effect.error)
+    def _answer(self, value: object) -> None:
+        try:
+            effect = self._procedure.answer(value)
+        except ZbkError as error:
+            self._world.sometimes["outside sync: too few bookies"] += 1
+            self._done(error)
+        else:
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect | None) -> None:
+        match effect:
+            case AskSync(bookies, lac):
+                self._bookies = bookies
+                self._ask_all(bookies, self._sync_request(lac), self._answer)
+            case TellLac(bookies, lac):
+                self._world.sometimes["outside sync: tells the LAC"] += 1
+                self._ask_all(bookies, self._lac_request(lac), lambda _told: self._answer(None))
+            case ReadMetadata():
+                self._read_metadata(self._metadata_read)
+            case None:
+                self._done(self._procedure.result)
 
     def _metadata_read(self, found: Found) -> None:
-        if isinstance(found, ZbkError):
-            self._handle(ev.MetadataNotRead(found))
-            return
-        is_moved = found[0].last_fragment.bookies != self._core.bookies
-        self._world.sometimes["outside sync: its bookies were replaced"] += is_moved
-        self._handle(ev.MetadataRead(*found))
+        if not isinstance(found, ZbkError):
+            is_moved = found[0].last_fragment.bookies != self._bookies
+            self._world.sometimes["outside sync: its bookies were replaced"] += is_moved
+        self._answer(found)
 
     def _ask_all(
-        self, request: Sync | WriteLac, event_of: Callable[[int, Reply], ev.Event]
+        self,
+        bookies: tuple[str, ...],
+        request: Sync | WriteLac,
+        done: Callable[[dict[int, Cursor | ZbkError]], None],
     ) -> None:
-        for slot, bookie_id in enumerate(self._core.bookies):
+        answers: dict[int, Cursor | ZbkError] = {}
+        for slot, bookie_id in enumerate(bookies):
 
             def deliver(news: News, slot: int = slot) -> None:
                 assert isinstance(news, Reply), "whoever asks gets replies"
-                self._handle(event_of(slot, news))
+                answers[slot] = _cursor(news)
+                if len(answers) == len(bookies):
+                    done(answers)
 
             self._pool.request(bookie_id, request, (), slot, deliver)
 
@@ -165,15 +184,11 @@ class _OutsideSyncBody:
         )
 
 
-def _synced(slot: int, reply: Reply) -> ev.Event:
+def _cursor(reply: Reply) -> Cursor | ZbkError:
     match reply.outcome:
         case SyncAnswer() as answer:
-            return ev.SlotSynced(slot, answer.incarnation, answer.last_add_synced)
+            return Cursor(answer.incarnation, answer.last_add_synced)
         case ZbkError() as error:
-            return ev.SlotNotSynced(slot, error)
+            return error
         case _:
-            return ev.SlotNotSynced(slot, BookieUnavailableError(reply.bookie_id, "nonsense"))
-
-
-def _told(slot: int, _reply: Reply) -> ev.Event:
-    return ev.LacTold(slot)
+            return BookieUnavailableError(reply.bookie_id, "nonsense")

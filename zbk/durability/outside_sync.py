@@ -22,90 +22,47 @@ entries that are durable then.
 Source: the relaxed-durability proposal, section LAC Advance Protocol.
 """
 
-from collections.abc import Sequence
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 import msgspec
 
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import CannotAdvanceError, NoSuchLedgerError, ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.procedure import Steps
 
 ROUND_COUNT_MAX: Final = 16
 
 
-class SyncStarted(msgspec.Struct, frozen=True):
-    """Start the sync."""
+class AskSync(msgspec.Struct, frozen=True):
+    """Ask all bookies, by slot, to fsync.
+
+    Answer: the ``Cursor`` or the error of each, by slot, in the order in which they came.
+    """
+
+    bookies: tuple[str, ...]
+    lac: int
 
 
-class SlotSynced(msgspec.Struct, frozen=True):
-    """A bookie has fsynced and reported its cursor."""
+class Cursor(msgspec.Struct, frozen=True):
+    """A bookie has fsynced and reports its cursor."""
 
-    slot: int
     incarnation: int
     last_add_synced: int
 
 
-class SlotNotSynced(msgspec.Struct, frozen=True):
-    """A bookie refused to sync, or did not answer."""
-
-    slot: int
-    error: ZbkError
-
-
-class LacTold(msgspec.Struct, frozen=True):
-    """A bookie has the LAC, or did not answer and gets it later."""
-
-    slot: int
-
-
-class MetadataRead(msgspec.Struct, frozen=True):
-    """The metadata include every change that was made before they were read."""
-
-    metadata: LedgerMetadata
-    version: int
-
-
-class MetadataNotRead(msgspec.Struct, frozen=True):
-    """The ledger was deleted, or the metadata store did not answer."""
-
-    error: ZbkError
-
-
-Event: TypeAlias = (
-    SyncStarted | SlotSynced | SlotNotSynced | LacTold | MetadataRead | MetadataNotRead
-)
-
-
-class AskSync(msgspec.Struct, frozen=True):
-    """Ask every bookie to fsync. Each answer is a ``SlotSynced`` or a ``SlotNotSynced``."""
-
-    lac: int
-
-
 class TellLac(msgspec.Struct, frozen=True):
-    """Send the LAC to every bookie. Each answer is a ``LacTold``."""
+    """Send the LAC to all bookies. Answer: ``None``; a silent bookie gets it later."""
 
+    bookies: tuple[str, ...]
     lac: int
 
 
 class ReadMetadata(msgspec.Struct, frozen=True):
-    """Read the metadata, fresh. The answer is a ``MetadataRead`` or a ``MetadataNotRead``."""
+    """Read the metadata, with every change made until now. Answer: they and their version."""
 
 
-class OutsideSyncDone(msgspec.Struct, frozen=True):
-    """Every entry up to the LAC is durable on an ack quorum. The sync is over."""
-
-    lac: int
-
-
-class OutsideSyncFailed(msgspec.Struct, frozen=True):
-    """Too few bookies were heard, or the metadata could not be read. The sync is over."""
-
-    error: ZbkError
-
-
-Effect: TypeAlias = AskSync | TellLac | ReadMetadata | OutsideSyncDone | OutsideSyncFailed
+Effect: TypeAlias = AskSync | TellLac | ReadMetadata
 
 
 class OutsideSync:
@@ -118,99 +75,57 @@ class OutsideSync:
     def __init__(self, metadata: LedgerMetadata, version: int) -> None:
         self._ledger_id = metadata.ledger_id
         self._quorum = metadata.quorum
-        self._awaited: set[int] = set()
-        self._failures: dict[int, ZbkError] = {}
-        self._round_count = 0
-        self._is_over = False
         self._adopt(metadata, version)
 
-    @property
-    def bookies(self) -> Sequence[str]:
-        """The bookie ids to ask, by slot."""
-        return self._bookies
+    def run(self) -> Steps[Effect, int]:
+        """Sync; return the last entry that is durable, with all before it, on an ack quorum.
 
-    def handle(  # noqa: PLR0911 - one for each event
-        self, event: Event, now_ms: int
-    ) -> list[Effect]:
-        """Handle one event and return the effects. Events after the end are ignored."""
-        del now_ms  # all machines have this signature; time-outs are events
-        if self._is_over:
-            return []
-        match event:
-            case SyncStarted():
-                return self._ask()
-            case SlotSynced():
-                self._synced.update(event.slot, event.incarnation, event.last_add_synced)
-                return self._heard(event.slot)
-            case SlotNotSynced():
-                if not isinstance(event.error, NoSuchLedgerError):
-                    self._failures[event.slot] = event.error
-                return self._heard(event.slot)
-            case MetadataRead():
-                return self._read(event)
-            case MetadataNotRead():
-                return self._fail(event.error)
-            case LacTold():
-                return self._told(event.slot)
-            case _:
-                assert_never(event)
+        Raises:
+            CannotAdvanceError: too few bookies were heard.
+            NoSuchLedgerError, MetadataUnavailableError: the answers to ``ReadMetadata``.
+        """
+        for round_number in range(1, ROUND_COUNT_MAX + 1):
+            before = self._lac
+            failures = yield from self._ask()
+            is_short = self._quorum.ensemble_size - len(failures) < self._quorum.ack_size
+            if self._lac == before and not is_short:
+                break
+            metadata, version = yield from self._look()
+            if metadata.last_entry_id is not None:
+                return metadata.last_entry_id
+            is_changed = version != self._version
+            if is_changed and round_number < ROUND_COUNT_MAX:
+                self._adopt(metadata, version)
+            elif is_changed or is_short:
+                texts = [f"slot {slot}: {error}" for slot, error in sorted(failures.items())]
+                reason = "; ".join(texts) or f"the metadata changed in {ROUND_COUNT_MAX} rounds"
+                raise CannotAdvanceError(self._ledger_id, before, None, reason)
+            else:
+                yield TellLac(self._bookies, self._lac)
+        return self._lac
 
     @property
     def _lac(self) -> int:
         return max(self._floor, self._synced.lac)
 
     def _adopt(self, metadata: LedgerMetadata, version: int) -> None:
-        fragment = metadata.last_fragment
+        self._metadata = metadata
         self._version = version
-        self._bookies = fragment.bookies
-        self._floor = fragment.first_entry_id - 1
+        self._bookies = metadata.last_fragment.bookies
+        self._floor = metadata.last_fragment.first_entry_id - 1
         self._synced = SyncedLac(self._quorum)
-        self._lac_before = self._lac  # at the start of the round
 
-    def _ask(self) -> list[Effect]:
-        self._round_count += 1
-        self._lac_before = self._lac
-        self._failures.clear()
-        self._awaited = set(range(self._quorum.ensemble_size))
-        return [AskSync(self._lac)]
+    def _ask(self) -> Steps[Effect, dict[int, ZbkError]]:
+        """Ask all slots for their cursors; return the errors of those that were not heard."""
+        failures: dict[int, ZbkError] = {}
+        answers: dict[int, Cursor | ZbkError] = yield AskSync(self._bookies, self._lac)
+        for slot, answer in answers.items():
+            if isinstance(answer, Cursor):
+                self._synced.update(slot, answer.incarnation, answer.last_add_synced)
+            elif not isinstance(answer, NoSuchLedgerError):
+                failures[slot] = answer
+        return failures
 
-    def _heard(self, slot: int) -> list[Effect]:
-        self._awaited.discard(slot)
-        if self._awaited:
-            return []
-        if self._lac == self._lac_before and not self._is_short:
-            return self._end(self._lac)
-        return [ReadMetadata()]
-
-    @property
-    def _is_short(self) -> bool:
-        return self._quorum.ensemble_size - len(self._failures) < self._quorum.ack_size
-
-    def _read(self, event: MetadataRead) -> list[Effect]:
-        if event.metadata.last_entry_id is not None:
-            return self._end(event.metadata.last_entry_id)
-        is_changed = event.version != self._version
-        if is_changed and self._round_count < ROUND_COUNT_MAX:
-            self._adopt(event.metadata, event.version)
-            return self._ask()
-        if is_changed or self._is_short:
-            texts = [f"slot {slot}: {error}" for slot, error in sorted(self._failures.items())]
-            reason = "; ".join(texts) or f"the metadata changed in {ROUND_COUNT_MAX} rounds"
-            error = CannotAdvanceError(self._ledger_id, self._lac_before, None, reason)
-            return self._fail(error)
-        self._awaited = set(range(self._quorum.ensemble_size))
-        return [TellLac(self._lac)]
-
-    def _told(self, slot: int) -> list[Effect]:
-        self._awaited.discard(slot)
-        if self._awaited:
-            return []
-        return self._ask() if self._round_count < ROUND_COUNT_MAX else self._end(self._lac)
-
-    def _end(self, lac: int) -> list[Effect]:
-        self._is_over = True
-        return [OutsideSyncDone(lac)]
-
-    def _fail(self, error: ZbkError) -> list[Effect]:
-        self._is_over = True
-        return [OutsideSyncFailed(error)]
+    def _look(self) -> Steps[Effect, tuple[LedgerMetadata, int]]:
+        metadata, version = yield ReadMetadata()
+        return metadata, version

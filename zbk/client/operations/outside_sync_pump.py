@@ -1,4 +1,4 @@
-"""The sync of a ledger that another client writes: the body of an ``OutsideSync``.
+"""The sync of a ledger that another client writes: the driver of an ``OutsideSync``.
 
 Runs in the caller's thread.
 """
@@ -9,23 +9,16 @@ from zbk.client.cluster.ledger_calls import LedgerContext
 from zbk.client.cluster.requests import answer_of
 from zbk.durability.outside_sync import (
     AskSync,
-    Event,
-    LacTold,
-    MetadataNotRead,
-    MetadataRead,
+    Cursor,
+    Effect,
     OutsideSync,
-    OutsideSyncDone,
-    OutsideSyncFailed,
     ReadMetadata,
-    SlotNotSynced,
-    SlotSynced,
-    SyncStarted,
     TellLac,
 )
 from zbk.errors import ZbkError
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.system.clock import monotonic_ms
+from zbk.protocol.procedure import Procedure
 from zbk.transport.events import Reply
 from zbk.wire.messages import SyncAnswer
 
@@ -42,40 +35,30 @@ def sync_from_outside(
         NoSuchLedgerError: the ledger was deleted meanwhile.
         MetadataUnavailableError: the metadata store did not answer.
     """
-    core = OutsideSync(metadata, version)
     ledger, ask_all = context.requests, context.sender.ask_all
-    events: list[Event] = [SyncStarted()]
-    while True:
-        effects = [effect for event in events for effect in core.handle(event, monotonic_ms())]
-        events = []
-        for effect in effects:
-            bookies = core.bookies
-            match effect:
-                case AskSync():
-                    replies = ask_all(bookies, *ledger.sync(effect.lac))
-                    events += [_event_of(i, replies[b]) for i, b in enumerate(bookies)]
-                case TellLac():
-                    ask_all(bookies, *ledger.write_lac(effect.lac))
-                    events += [LacTold(slot) for slot in range(len(bookies))]
-                case ReadMetadata():
-                    events.append(_read(metadata.ledger_id, ledgers))
-                case OutsideSyncDone():
-                    return effect.lac
-                case OutsideSyncFailed():
-                    raise effect.error
-                case _:
-                    assert_never(effect)
+
+    def carry_out(effect: Effect) -> object:
+        match effect:
+            case AskSync(bookies, lac):
+                replies = ask_all(bookies, *ledger.sync(lac))
+                return {slot: _cursor(replies[bookie]) for slot, bookie in enumerate(bookies)}
+            case TellLac(bookies, lac):
+                ask_all(bookies, *ledger.write_lac(lac))
+                return None
+            case ReadMetadata():
+                return ledgers.read(metadata.ledger_id, is_fresh=True)
+            case _:
+                assert_never(effect)
+
+    procedure = Procedure(OutsideSync(metadata, version).run())
+    procedure.begin()
+    while not procedure.is_over:
+        procedure.resume(carry_out)
+    return procedure.result
 
 
-def _read(ledger_id: int, ledgers: LedgerStore) -> Event:
-    try:
-        return MetadataRead(*ledgers.read(ledger_id, is_fresh=True))
-    except ZbkError as error:
-        return MetadataNotRead(error)
-
-
-def _event_of(slot: int, reply: Reply) -> Event:
+def _cursor(reply: Reply) -> Cursor | ZbkError:
     answer = answer_of(reply, SyncAnswer)
     if isinstance(answer, ZbkError):
-        return SlotNotSynced(slot, answer)
-    return SlotSynced(slot, answer.incarnation, answer.last_add_synced)
+        return answer
+    return Cursor(answer.incarnation, answer.last_add_synced)

@@ -3,6 +3,7 @@
 from random import Random
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,17 +18,16 @@ from tests.support.recovery_world import (
     length_up_to,
     recovered,
 )
-from zbk.durability.outside_sync import (
-    MetadataRead,
-    OutsideSync,
-    OutsideSyncFailed,
-    SlotNotSynced,
-    SlotSynced,
-    SyncStarted,
+from zbk.durability.outside_sync import Cursor, OutsideSync, ReadMetadata
+from zbk.errors import (
+    CannotAdvanceError,
+    LedgerRecoveryError,
+    NoSuchEntryError,
+    UnknownLedgerStateError,
 )
-from zbk.errors import LedgerRecoveryError, NoSuchEntryError, UnknownLedgerStateError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.procedure import Procedure
 from zbk.protocol.read.lac_read import LacRead
 from zbk.protocol.read.range_read import (
     Delivered,
@@ -124,16 +124,14 @@ def test_too_few_bookies_that_know_the_lac_are_an_error_that_names_the_others() 
 
 def test_a_bookie_that_does_not_know_a_ledger_has_synced_nothing_of_it() -> None:
     metadata = ledger(Q332, ledger_type=LedgerType.VD_JOURNAL)
-    sync = OutsideSync(metadata, version=0)
-    sync.handle(SyncStarted(), 0)
-    sync.handle(SlotNotSynced(0, unknown(0)), 0)
-    sync.handle(SlotNotSynced(1, unknown(1)), 0)
-    sync.handle(SlotSynced(2, 1, 7), 0)
+    sync = Procedure(OutsideSync(metadata, version=0).run())
+    sync.begin()
+    assert sync.answer({0: unknown(0), 1: unknown(1), 2: Cursor(1, 7)}) == ReadMetadata()
 
-    (failed,) = sync.handle(MetadataRead(metadata, 0), 0)
+    with pytest.raises(CannotAdvanceError) as failed:
+        sync.answer((metadata, 0))
 
-    assert isinstance(failed, OutsideSyncFailed)
-    assert failed.error.is_retriable
+    assert failed.value.is_retriable
 
 
 # ------------------------------------------------------------------ recoveries
