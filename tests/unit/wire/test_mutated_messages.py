@@ -1,5 +1,7 @@
 """Mutated real messages in the decoder: a message, or a typed error, and nothing else."""
 
+import gc
+import os
 import tracemalloc
 from collections import Counter
 
@@ -7,13 +9,16 @@ import pytest
 
 from tests.hostile.mutations import Mutations, real_requests
 from zbk.errors import WireError, from_wire
+from zbk.system.process import usage
 from zbk.transport.bundles import parts_of
 from zbk.wire import codec
 from zbk.wire.messages import Bundle, Request
 
 COUNT = 20_000
 SOAK_COUNT = 10_000_000
+ROUND_COUNT = 5_000
 MEMORY_MAX = 4 << 20
+GROWTH_MAX = 64 << 20
 
 
 def decoded(header: bytes, frames: list[bytes]) -> Request | Bundle | WireError:
@@ -33,7 +38,11 @@ def decoded(header: bytes, frames: list[bytes]) -> Request | Bundle | WireError:
 def test_the_decoder_returns_a_message_or_a_typed_error(seed: int, count: int) -> None:
     mutations = Mutations(seed, real_requests(7, bytes(16), 1))
     outcomes: Counter[str] = Counter()
-    for _ in range(count):
+    sizes: list[int] = []  # of the process
+    for number in range(count):
+        if number % ROUND_COUNT == 0:
+            gc.collect()  # it is off in tests: errors refer to their frames
+            sizes.append(usage(os.getpid()).rss_size)
         header, *frames = mutations.next()
         outcome = decoded(header, frames)
         outcomes[type(outcome).__name__] += 1
@@ -46,6 +55,7 @@ def test_the_decoder_returns_a_message_or_a_typed_error(seed: int, count: int) -
     assert outcomes["Bundle"] > count / 500
     assert outcomes["MalformedMessageError"] > count / 5
     assert outcomes["UnknownOperationError"] > 0
+    assert sizes[-1] - sizes[0] < GROWTH_MAX
 
 
 def test_a_header_costs_no_more_memory_than_its_size_suggests() -> None:
