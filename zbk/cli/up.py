@@ -18,6 +18,8 @@ from zbk.cluster import BOOKIE_COUNT_MAX
 
 if TYPE_CHECKING:
     from zbk.cluster.local import LocalCluster
+    from zbk.cluster.local_keys import LocalKeys
+    from zbk.config import SecurityConfig
     from zbk.errors import BookieError
 
 CONSOLE_LOG: Final = "console.log"
@@ -94,6 +96,11 @@ def default_data_dir() -> Path:
     show_default=True,
     help="Address of the web console. auto: port 8710 of 127.0.0.1, or any free one.",
 )
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Make keys for bookies, autorecovery, console and a client, and require encryption.",
+)
 @up_options
 @output_option
 def up(
@@ -108,6 +115,7 @@ def up(
     console: str,
     allow_actions: bool,
     token_file: Path | None,
+    secure: bool,
     output: Format,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
@@ -116,6 +124,9 @@ def up(
     others. All listen on loopback only. While the cluster runs, other commands use it without
     --metadata.
 
+    With --secure the bookies require keys, as they should on a network. The keys are in the folder
+    of the cluster; the output says how a client uses its own.
+
     A bookie that ends is not restarted; the command that restarts it is printed. `zbk up` ends when
     no bookie runs any more.
     """
@@ -123,6 +134,8 @@ def up(
     from zbk.cli.logs import log_to_file
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cluster.local import LocalCluster
+    from zbk.cluster.local_keys import LocalKeys
+    from zbk.config import SecurityConfig
     from zbk.config.http_address import OFF
     from zbk.errors import InvalidOptionError
     from zbk.system.clock import monotonic_s
@@ -137,6 +150,8 @@ def up(
         *(["--allow-actions"] if allow_actions else []),
         *(["--http-token-file", str(token_file)] if token_file else []),
     ]
+    folder = data_dir or default_data_dir()
+    keys = LocalKeys(folder) if secure else None
     end_like_ctrl_c()
     started_s = monotonic_s()
     if metadata and zookeeper:
@@ -144,28 +159,43 @@ def up(
     try:
         with (
             LocalCluster(
-                data_dir or default_data_dir(),
+                folder,
                 bookie_count=bookie_count,
                 use_zookeeper=zookeeper and not metadata,
                 metadata=metadata,
                 start_timeout_s=start_timeout_ms / 1000,
                 bookie_options={"session_timeout_ms": SESSION_TIMEOUT_MS}
                 | ({} if http == "auto" else {"http": http}),
-                bookie_flags=() if http == OFF else flags,
+                bookie_flags=[*([] if http == OFF else flags), *_key_flags(keys, "bookie")],
             ) as cluster,
             _as_context(cluster) as is_context,
         ):
             log_to_file(cluster.folder / CONSOLE_LOG)
+            if keys is not None:
+                keys.admit(cluster.metadata_uri)
             if autorecovery:
-                cluster.start_autorecovery({"session_timeout_ms": SESSION_TIMEOUT_MS})
-            with _console(cluster, console, allow_actions, token_file) as url:
+                options = {"session_timeout_ms": SESSION_TIMEOUT_MS}
+                cluster.start_autorecovery(options, _key_flags(keys, "autorecovery"))
+            security = SecurityConfig(key=keys.path("console") if keys else "")
+            with _console(
+                cluster,
+                console,
+                allow_actions=allow_actions,
+                token_file=token_file,
+                security=security,
+            ) as url:
                 if is_context:
                     write_context(cluster.metadata_uri, str(cluster.folder), os.getpid(), url)
                 seconds = monotonic_s() - started_s
-                _show(cluster, seconds, output, is_context=is_context, console=url)
+                key = keys.path("client") if keys else ""
+                _show(cluster, seconds, output, is_context=is_context, console=url, key=key)
                 _stay(cluster)
     except KeyboardInterrupt:
         note("zbk: stopped")
+
+
+def _key_flags(keys: "LocalKeys | None", name: str) -> list[str]:
+    return [] if keys is None else ["--key", keys.path(name)]
 
 
 @contextmanager
@@ -195,7 +225,12 @@ def _as_context(cluster: "LocalCluster") -> Iterator[bool]:
 
 @contextmanager
 def _console(
-    cluster: "LocalCluster", http: str, allow_actions: bool, token_file: Path | None
+    cluster: "LocalCluster",
+    http: str,
+    *,
+    allow_actions: bool,
+    token_file: Path | None,
+    security: "SecurityConfig",
 ) -> Iterator[str]:
     """Serve the web console of the cluster; yield its URL, or "" if it is off."""
     from zbk.config.http_address import OFF
@@ -210,12 +245,19 @@ def _console(
         allow_actions=allow_actions,
         token_file=token_file,
         bookie_token_file=token_file,
+        security=security,
     ) as url:
         yield url
 
 
 def _show(
-    cluster: "LocalCluster", seconds: float, output: Format, *, is_context: bool, console: str
+    cluster: "LocalCluster",
+    seconds: float,
+    output: Format,
+    *,
+    is_context: bool,
+    console: str,
+    key: str,
 ) -> None:
     import zbk
 
@@ -239,6 +281,7 @@ def _show(
                 ],
                 "autorecovery": None if beside is None else {"pid": beside.pid},
                 "console": console,
+                "key": key,
             }
         )
         return
@@ -258,6 +301,9 @@ def _show(
         click.echo(
             f"  export ZBK_METADATA={cluster.metadata_uri}  # another cluster is the default"
         )
+    if key:
+        click.echo(f"  export ZBK_KEY={key}")
+        click.echo("  zbk principal ls             whose keys the bookies accept")
     if console:
         click.echo(f"  {console:<28} the web console, in a browser")
     click.echo("  zbk ledger append FILE       a new ledger, one entry per line")

@@ -147,13 +147,15 @@ class LocalCluster:
         self._children.clear()
         self._exit.close()
 
-    def start_autorecovery(self, options: Mapping[str, int | str] | None = None) -> int:
+    def start_autorecovery(
+        self, options: Mapping[str, int | str] | None = None, flags: Sequence[str] = ()
+    ) -> int:
         """Start an auditor and a replication worker as a process of its own; return its pid.
 
-        ``options`` are fields of ``AutorecoveryConfig``.
+        ``options`` are fields of ``AutorecoveryConfig``, ``flags`` more arguments.
         """
         assert self._autorecovery is None, "one is enough"
-        command = self._autorecovery_command(options or {})
+        command = self._autorecovery_command(options or {}) + list(flags)
         self._autorecovery = Child("autorecovery", command, self.folder / "autorecovery.log")
         return self._autorecovery.pid
 
@@ -395,5 +397,4 @@ class LocalCluster:
 
 def _arguments(options: Mapping[str, int | str]) -> list[str]:
     """Return options as arguments of a command."""
-    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in options.items())
-    return [argument for pair in pairs for argument in pair]
+    return [w for name in options for w in (f"--{name.replace('_', '-')}", str(options[name]))]

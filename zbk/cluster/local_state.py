@@ -18,6 +18,10 @@ class BookieSeat(msgspec.Struct, frozen=True):
     port: int = 0  # 0: not assigned yet
 
 
+KEYS_FOLDER: Final = "keys"
+"""The keys of a cluster with encryption (``local_keys``), which are there before it starts."""
+
+
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of ``cluster.json``."""
 
@@ -27,7 +31,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def has_state(folder: Path) -> bool:
-    """Return whether ``folder`` holds a cluster; it may also be new or empty.
+    """Return whether ``folder`` holds a cluster; it may also be new or empty, apart from keys.
 
     Raises:
         InvalidOptionError: it holds something else.
@@ -35,7 +39,7 @@ def has_state(folder: Path) -> bool:
     if (folder / STATE_NAME).exists():
         return True
     if folder.is_dir():
-        strange = sorted({path.name for path in folder.iterdir()} - {"lock"})
+        strange = sorted({path.name for path in folder.iterdir()} - {"lock", KEYS_FOLDER})
         if strange:
             raise InvalidOptionError(
                 "data",
