@@ -61,7 +61,11 @@ class PlacedCluster(LocalCluster):
         disks: Sequence[PowerDisk],
     ) -> None:
         super().__init__(
-            folder, bookie_count=bookie_count, metadata=metadata, bookie_options=BOOKIE_OPTIONS
+            folder,
+            bookie_count=bookie_count,
+            metadata=metadata,
+            bookie_options=BOOKIE_OPTIONS,
+            bookie_flags=("--insecure",),  # in a namespace it does not listen on loopback
         )
         self._network = network
         self._disks = disks

@@ -74,6 +74,9 @@ BY_A_START = {
     "zbk_disk_size_bytes",
 }
 ELSEWHERE = {
+    "zbk_bookie_insecure": "tests/security/test_default_closed.py",
+    "zbk_bookie_keys_refused_total": "tests/security/test_cluster_with_keys.py",
+    "zbk_bookie_handshakes_failed_total": "tests/security/test_cluster_with_keys.py",
     "zbk_metadata_interruptions_total": "tests/unit/metadata/stores/test_session_metrics.py",
     "zbk_bookie_in_flight_bytes": "tests/unit/actors/process/test_bookie_metrics.py",
     "zbk_bookie_dropped_answers_total": "tests/unit/actors/process/test_bookie_metrics.py",

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+import zmq
 
 import zbk
 from tests.support.cluster import QUICK
+from tests.support.http import Scrape
 from tests.support.secure_cluster import Keyring
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
@@ -69,6 +71,24 @@ def test_a_stranger_reads_nothing(cluster: LocalCluster, keys: Keyring) -> None:
     with keys.connect(cluster, "mallory") as client, pytest.raises(zbk.ZbkError) as found:
         list(client.open_ledger(ledger.ledger_id).read(0, 0))
     assert keys.public("mallory").public_key in str(found.value)
+
+
+def test_strangers_are_counted(cluster: LocalCluster, keys: Keyring) -> None:
+    bookie = cluster.bookies[0]
+    before = Scrape(bookie.http)
+    with (
+        keys.connect(cluster, "mallory") as client,
+        pytest.raises(zbk.KeyRefusedError),
+    ):
+        client.bookie_info(bookie.bookie_id)
+    context = zmq.Context()
+    stranger = context.socket(zmq.DEALER)
+    stranger.connect(bookie.address)
+    try:
+        for name in ("zbk_bookie_keys_refused_total", "zbk_bookie_handshakes_failed_total"):
+            wait_until(lambda: Scrape(bookie.http).total(name) > before.total(name))  # noqa: B023
+    finally:
+        context.destroy(linger=0)
 
 
 def test_a_removed_key_is_cut_off_in_the_middle_of_its_work(

@@ -86,6 +86,21 @@ METRICS: Final = (
         "counter",
         "Connections that the bookie ended because they sent no HELLO in time.",
     ),
+    Metric(
+        "zbk_bookie_insecure",
+        "gauge",
+        "1 if the bookie has no key and listens to other machines: anyone there can use it.",
+    ),
+    Metric(
+        "zbk_bookie_keys_refused_total",
+        "counter",
+        "Encrypted connections refused because their key belongs to no principal.",
+    ),
+    Metric(
+        "zbk_bookie_handshakes_failed_total",
+        "counter",
+        "Connections to a bookie with a key that had none, or expected another key of it.",
+    ),
     Metric("zbk_bookie_messages_total", "counter", "Messages received."),
     Metric(
         "zbk_bookie_dropped_answers_total", "counter", "Answers whose client had gone meanwhile."

@@ -14,6 +14,8 @@ import msgspec
 
 from zbk.config import BookieConfig, SecurityConfig
 from zbk.config.http_address import host_of
+from zbk.errors import InsecureBookieError
+from zbk.http.guard import is_loopback
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.principals import PrincipalStore
 from zbk.metadata.stores.store import MetadataStore
@@ -39,17 +41,26 @@ class BookieKey:
             KeyFileError: the file cannot be used.
             InvalidOptionError: the security needs a key.
             MissingDependencyError: libzmq is too old, or lacks CURVE.
+            InsecureBookieError: the bookie has no key and would listen to other machines.
         """
         self._config = config
+        self._is_open = not is_local(config.listen)  # other machines may reach it
         self._secure_listen = security.secure_listen
         self._credentials = own_credentials(security)
         check_curve(self._credentials, libzmq)
+        if self.is_insecure and not security.insecure:
+            raise InsecureBookieError(config.listen)
 
     @property
     def public_key(self) -> str:
         """The public key that clients need; "" without encryption."""
         pair, security = self._credentials.pair, self._credentials.security
         return "" if pair is None or security == "off" else pair.public_key
+
+    @property
+    def is_insecure(self) -> bool:
+        """True if anyone who reaches the machine may use the bookie."""
+        return self._is_open and not self.public_key
 
     def front_security(self, store: MetadataStore) -> FrontSecurity | None:
         """Return the encryption of the bookie's front; ``None`` without a key.
@@ -58,6 +69,13 @@ class BookieKey:
             CorruptRecordError: the record of the principals is damaged.
             MetadataUnavailableError: the store does not answer.
         """
+        if self.is_insecure:
+            LOG.warning(
+                "bookie.insecure",
+                "INSECURE: anyone who reaches %(listen)s can write, fence and read the ledgers of "
+                "this bookie: it has no key",
+                listen=self._config.listen,
+            )
         pair = self._credentials.pair
         if pair is None or not self.public_key:
             return None
@@ -70,6 +88,12 @@ class BookieKey:
             )
         if self._credentials.security == "required":
             return FrontSecurity(pair, keys)
+        LOG.warning(
+            "bookie.plain_connections",
+            "%(listen)s accepts connections without encryption, of anyone, until security is "
+            "required",
+            listen=self._config.listen,
+        )
         host = host_of(self._config.listen)
         any_port = f"tcp://[{host}]:0" if ":" in host else f"tcp://{host}:0"
         return FrontSecurity(pair, keys, self._secure_listen or any_port)
@@ -96,7 +120,8 @@ class BookieKey:
     def described(self, registration: BookieRegistration, front: RouterFront) -> BookieRegistration:
         """Return a registration with the key in it, and the second address if there is one."""
         if not self.public_key:
-            return registration
+            is_insecure = True if self.is_insecure else msgspec.UNSET
+            return msgspec.structs.replace(registration, is_insecure=is_insecure)
         second = front.secure_endpoint
         if second and self._config.advertise:
             port = second.rpartition(":")[2]
@@ -104,3 +129,12 @@ class BookieKey:
         return msgspec.structs.replace(
             registration, public_key=self.public_key, secure_address=second or msgspec.UNSET
         )
+
+
+def is_local(listen: str) -> bool:
+    """Return whether only this machine reaches an address of ZeroMQ.
+
+    >>> is_local("tcp://127.0.0.1:3181"), is_local("tcp://*:3181"), is_local("ipc:///run/zbk")
+    (True, False, True)
+    """
+    return not listen.startswith("tcp://") or is_loopback(host_of(listen))

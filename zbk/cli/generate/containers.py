@@ -48,7 +48,7 @@ def http_check(port: int = HTTP_PORT, path: str = "/readyz") -> list[str]:
 
 
 def bookie_environment(metadata: str, advertise: str) -> dict[str, str]:
-    """Return the environment of a bookie in a container."""
+    """Return the environment of a bookie in a container, which has no key."""
     return {
         "ZBK_METADATA": metadata,
         "ZBK_BOOKIE_JOURNAL_DIR": JOURNAL_DIR,
@@ -56,6 +56,7 @@ def bookie_environment(metadata: str, advertise: str) -> dict[str, str]:
         "ZBK_BOOKIE_LISTEN": f"tcp://0.0.0.0:{BOOKIE_PORT}",
         "ZBK_BOOKIE_ADVERTISE": advertise,
         "ZBK_BOOKIE_HTTP": f"0.0.0.0:{HTTP_PORT}",
+        "ZBK_INSECURE": "true",
     }
 
 

@@ -127,6 +127,8 @@ def systemd(
     shown = str(config_file.absolute()) if config_file else CONFIG_FILE
     if kind == "console":
         command = _console_command(config.metadata, token_file)
+        if config_file:
+            command += ["--config", _absolute(shown)]  # it may have a key
     else:
         command = [kind, "run", "--config", _absolute(shown), "--log-format", "json"]
         if token_file:

@@ -95,6 +95,11 @@ class Registration(NodeKeeper):
         return self._state
 
     @property
+    def wanted(self) -> BookieRegistration:
+        """The registration that this process keeps, or is about to."""
+        return self._wanted
+
+    @property
     def is_registered(self) -> bool:
         """True while the node is there, as far as this process can know."""
         return (

@@ -20,7 +20,7 @@ from zbk.cli.generate.containers import INIT_COMMAND, JOURNAL_DIR, LEDGER_DIR, T
 from zbk.cli.generate.k8s import manifests, token_manifest
 from zbk.cli.generate.yaml_text import yaml_text
 from zbk.cli.main import cli
-from zbk.config import AutorecoveryConfig, BookieConfig
+from zbk.config import AutorecoveryConfig, BookieConfig, SecurityConfig
 from zbk.config.sources import build
 
 EXPOSURE_MAX = 20
@@ -71,7 +71,8 @@ def check_environment(environment: dict[str, str]) -> None:
         for name in own:
             assert name.removeprefix(prefix).lower() in config_type.__struct_fields__
         build(config_type, flags={}, environment=own, table={})
-    assert environment.keys() - {"ZBK_METADATA", "POD_NAME", "POD_NAMESPACE"} == {
+    build(SecurityConfig, flags={}, environment=environment, table={})
+    assert environment.keys() - {"ZBK_METADATA", "ZBK_INSECURE", "POD_NAME", "POD_NAMESPACE"} == {
         name for name in environment if name.startswith(("ZBK_BOOKIE_", "ZBK_AUTORECOVERY_"))
     }
 
