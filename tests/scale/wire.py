@@ -13,7 +13,6 @@ import threading
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import chain, cycle
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -123,12 +122,7 @@ class WireClient:
         self.reconnect()
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.close()
         self._store.close()
 

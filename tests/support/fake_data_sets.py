@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 from uuid import uuid4
 
@@ -32,12 +31,7 @@ class FakeDataReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def read(self, first: int, last: int) -> Iterator[FakeEntry]:
@@ -52,12 +46,7 @@ class FakeDataWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def append(self, payload: bytes) -> int:
@@ -104,12 +93,7 @@ class FakeDataSetClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def next_ledger_id(self) -> int:

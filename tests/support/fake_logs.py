@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self
 
 from zbk.errors import LogFencedError, LogTruncatedError, NoSuchLogError, ZbkError
@@ -60,12 +59,7 @@ class FakeLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.is_closed = True
 
 

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import zbk
@@ -124,12 +123,7 @@ class Autorecoveries:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for child in self._children:
             child.ask_to_stop()
         for child in self._children:

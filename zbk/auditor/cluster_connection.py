@@ -6,8 +6,7 @@ it.
 
 import threading
 from contextlib import suppress
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from zbk.client.cluster.directory import BookieDirectory
 from zbk.client.cluster.ledger_calls import LedgerCalls
@@ -23,13 +22,14 @@ from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.ledger.placement import POLICIES
 from zbk.security.credentials import credentials_of
+from zbk.system.handle import Handle
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import DealerOptions
 
 SOFTWARE: Final = "zbk-autorecovery"
 
 
-class ClusterConnection:
+class ClusterConnection(Handle):
     """A session with the metadata store at ``uri``, and the bookies that are registered there."""
 
     def __init__(self, uri: str, config: ClientConfig | None = None) -> None:
@@ -67,17 +67,6 @@ class ClusterConnection:
         self.requests = Requests(self._pool, self.config.request_timeout_ms)
         policy = POLICIES[self.config.placement]
         self.placer = BookiePlacer(self.directory, policy, self.config.avoid_failed_ms)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def registered(self) -> frozenset[str]:
         """Return the ids of the registered bookies, read-only ones included, as last seen."""

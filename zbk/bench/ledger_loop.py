@@ -14,8 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self, assert_never
+from typing import Any, Final, assert_never
 
 from zbk.bench.histogram import Histogram
 from zbk.bench.load import Api, WriteLoad, create_ledger
@@ -24,6 +23,7 @@ from zbk.client.api import Client
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
+from zbk.system.handle import WritingHandle
 
 SAMPLE_EVERY: Final = 64
 """One in so many asynchronous appends is timed: timing each would be the load."""
@@ -34,7 +34,7 @@ OPEN_WINDOW: Final = 100_000
 TIMEOUT_S: Final = 300.0
 
 
-class LedgerLoop:
+class LedgerLoop(WritingHandle):
     """The writer of one of a load's ledgers, number ``index``."""
 
     def __init__(self, client: Client, load: WriteLoad, index: int, stop: threading.Event) -> None:
@@ -88,16 +88,13 @@ class LedgerLoop:
         if self.failure is not None:
             raise self.failure
 
-    def __enter__(self) -> Self:
-        return self
+    def close(self) -> None:
+        """Close the ledger."""
+        self._writer.close()
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._writer.__exit__(exception_type, exception, traceback)  # closes the ledger
+    @property
+    def _what(self) -> str:
+        return f"ledger {self.ledger_id}"
 
     # ------------------------------------------------------------------ any thread
 

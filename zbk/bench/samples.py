@@ -7,7 +7,6 @@ the resources that they have used; a bookie that does not answer is left out.
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 import msgspec
@@ -109,16 +108,11 @@ class Sampler:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: object, *_error: object) -> None:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()  # waits at most for answers of bookies
-        if self._failure is not None and exception is None:
+        if self._failure is not None and error_type is None:
             raise self._failure
 
     def _run(self, on_sample: Callable[[Sample], None]) -> None:

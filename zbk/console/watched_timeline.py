@@ -1,6 +1,5 @@
 """The timeline of a cluster without a console: a collector of its own, from now on."""
 
-from types import TracebackType
 from typing import Final, Self
 
 from zbk.console.collector import Collector
@@ -29,12 +28,7 @@ class WatchedTimeline:
         self._collector.wait_first_look(FIRST_LOOK_S)
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._collector.stop()
 
     def fresh(self) -> list[Event]:

@@ -1,8 +1,5 @@
 """Samples of a running cluster, one after the other, over connections that stay open."""
 
-from types import TracebackType
-from typing import Self
-
 from zbk.health.bookie_infos import BookieAsker
 from zbk.health.bookie_scrape import scrape_bookies
 from zbk.health.cluster_rates import BookieSample, ClusterSample
@@ -15,10 +12,11 @@ from zbk.metadata.values import doors_of
 from zbk.security.credentials import ANONYMOUS, Credentials
 from zbk.system.clock import monotonic_us
 from zbk.system.deadline import within
+from zbk.system.handle import Handle
 from zbk.wire.messages import BookieInfo
 
 
-class ClusterSampler:
+class ClusterSampler(Handle):
     """Samples of the cluster at a metadata address; a context manager.
 
     Raises:
@@ -41,15 +39,8 @@ class ClusterSampler:
         self._tasks = UnderreplicationStore(self._store)
         self._asker = BookieAsker(instance, timeout_s, credentials)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the connections."""
         self._asker.close()
         self._store.close()
 

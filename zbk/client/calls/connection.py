@@ -11,7 +11,6 @@ from zbk.client.cluster.directory import BookieDirectory
 from zbk.client.cluster.metadata_actor import MetadataActors
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.cluster.requests import Requests
-from zbk.client.handle import Handle
 from zbk.client.read.lac_watches import LacWatches
 from zbk.client.write.ledger_creation import LedgerCreator
 from zbk.config import ClientConfig
@@ -30,6 +29,7 @@ from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.ledger.placement import POLICIES
 from zbk.security.credentials import credentials_of
 from zbk.system.deadline import within
+from zbk.system.handle import Handle
 from zbk.system.process_id import process_id
 from zbk.system.ticker import Ticker
 from zbk.tracing.setup import TracerProvider, client_spans

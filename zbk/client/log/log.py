@@ -3,13 +3,11 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from zbk.client import arguments
-from zbk.client.handle import close_after
 from zbk.client.log.driver import LedgerClient, LogDriver
 from zbk.client.log.gate import AppendGate
 from zbk.client.log.reader import LogReading
@@ -32,6 +30,7 @@ from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.position import LogEntry, LogPosition, LogRange
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.event_log import EventLog
+from zbk.system.handle import WritingHandle
 
 ResultT = TypeVar("ResultT")
 
@@ -53,7 +52,7 @@ class LogSetup(msgspec.Struct, frozen=True):
     default_timeout_s: float
 
 
-class Log:
+class Log(WritingHandle):
     """A log that this client owns. Any thread may append; entries are in the order of the calls.
 
     There is one owner at a time. When another client takes the log over, the next append here
@@ -87,16 +86,9 @@ class Log:
         state = "closed" if self._is_closed else "lost" if self._driver.is_over else "open"
         return f"<zbk.Log {self.name} {state}>"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        close_after(self.close, exc, f"log {self.name}")
+    @property
+    def _what(self) -> str:
+        return f"log {self.name}"
 
     # ------------------------------------------------------------------ state
 

@@ -7,7 +7,6 @@ import msgspec
 
 from zbk.client import arguments
 from zbk.client.cluster.ledger_calls import LedgerContext
-from zbk.client.handle import Handle
 from zbk.client.read.confirmed_look import ConfirmedLook
 from zbk.client.read.lac_watches import POLL_WAIT_MS, LacWatches
 from zbk.client.read.metadata_source import MetadataSource
@@ -23,6 +22,7 @@ from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.confirmed_read import is_older
 from zbk.protocol.read.tail import TailCore, TailLimits
+from zbk.system.handle import Handle
 from zbk.transport.events import Sink
 
 

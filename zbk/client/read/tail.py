@@ -6,13 +6,13 @@ from typing import Final, TypeVar
 
 from zbk.client import arguments
 from zbk.client.arrivals import pause_s
-from zbk.client.handle import Handle
 from zbk.client.read.tail_body import TailBody, TailBox, TailSetup
 from zbk.errors import RequestTimeoutError
 from zbk.protocol.entry.entry import Entry
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import within
+from zbk.system.handle import Handle
 
 EntryT = TypeVar("EntryT")
 

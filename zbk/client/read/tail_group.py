@@ -8,12 +8,12 @@ import msgspec
 from zbk.client import arguments
 from zbk.client.arrivals import pause_s
 from zbk.client.deadlines import Deadlines
-from zbk.client.handle import Handle
 from zbk.client.read.ledger_reader import LedgerReader
 from zbk.client.read.tail_body import TailBody, TailBox
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.system.clock import monotonic_ms, monotonic_s
+from zbk.system.handle import Handle
 
 WAIT_S_MAX: Final = 1.0
 """The longest wait before a group checks that its client is still open."""

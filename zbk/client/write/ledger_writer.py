@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from zbk.client import arguments
-from zbk.client.handle import close_after
 from zbk.client.write.append_future import AppendFuture, SharedCondition
 from zbk.client.write.durable_append import durably
 from zbk.client.write.mailbox import AppendMailbox
@@ -27,6 +25,7 @@ from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_s
+from zbk.system.handle import WritingHandle
 
 if TYPE_CHECKING:
     from zbk.tracing.client_spans import ClientSpans
@@ -55,7 +54,7 @@ class CallTerms(msgspec.Struct, frozen=True):
     spans: "ClientSpans | None" = None  # None: the client does not trace
 
 
-class LedgerWriter:
+class LedgerWriter(WritingHandle):
     """The single writer of one ledger. Any thread may call; entries get ids in order of the calls.
 
     Created by ``Client.create_ledger``. As a context manager it calls ``close()`` at the end, also
@@ -92,16 +91,9 @@ class LedgerWriter:
             f"lac={self.last_add_confirmed} lap={self.last_add_pushed}>"
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        close_after(self.close, exc, f"ledger {self.ledger_id}")
+    @property
+    def _what(self) -> str:
+        return f"ledger {self.ledger_id}"
 
     # ------------------------------------------------------------------ what it is
 
