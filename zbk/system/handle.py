@@ -47,4 +47,4 @@ class WritingHandle(Handle):
     @property
     @abstractmethod
     def _what(self) -> str:
-        """What is closed, in a note."""
+        """The name of what is closed, for the note."""
