@@ -131,6 +131,8 @@ def test_without_its_metadata_store_it_serves_and_says_so(tmp_path: Path) -> Non
     assert "[i]metadata failed: LOST" in ready.body
     wait_until(lambda: Scrape(url).value("zbk_console_samples_total", result="failed") > 0)
     assert Scrape(url).total("zbk_metadata_connected") == 0
+    (event,) = map(json.loads, ask(f"{url}/events.jsonl").body.splitlines())
+    assert (event["lane"], event["kind"]) == ("metadata", "store silent"), "one, of many looks"
     with pytest.raises(HTTPError, match="503"):
         urlopen(f"{url}/ledgers", timeout=20)  # noqa: S310
     running.send_signal(signal.SIGTERM)

@@ -13,7 +13,7 @@ from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.repair_backlog import RepairBacklog
 from zbk.config import NO_SECURITY, ClientConfig, SecurityConfig
 from zbk.console.cluster_records import ClusterRecords, changes_between, read_records
-from zbk.console.history import Event, GapHistory, History
+from zbk.console.history import Event, GapHistory, History, StoreOutage
 from zbk.console.metric_page import SERIES, histograms_in, increase
 from zbk.console.self_metrics import SelfMetrics
 from zbk.errors import MetadataUnavailableError, ZbkError
@@ -22,6 +22,7 @@ from zbk.health.cluster_health import ClusterFacts
 from zbk.health.cluster_rates import ClusterSample
 from zbk.health.cluster_sampler import ClusterSampler
 from zbk.health.cluster_survey import asking_as, survey_store
+from zbk.health.redaction import redacted
 from zbk.health.web_page import web_page
 from zbk.metadata.stores.session_metrics import SessionMetrics
 from zbk.security.credentials import own_credentials
@@ -64,6 +65,7 @@ class Collector:
         self.error = ""  # why there are no new figures
         self.backlog = RepairBacklog()
         self.gaps = GapHistory()
+        self._outage = StoreOutage()
         self.metrics = SelfMetrics()
         self._is_surveyed, self._is_sampled = threading.Event(), threading.Event()
         self._lock = threading.Lock()
@@ -135,7 +137,7 @@ class Collector:
                 with ClusterSampler(self.metadata, TIMEOUT_S, self._credentials) as sampler:
                     self._sample_with(sampler)
             except ZbkError as error:
-                self.error = str(error)
+                self._note(redacted(str(error)), wall_ms())
                 self.metrics.sample_failed()
                 self._is_sampled.set()
                 self._is_stopping.wait(INTERVAL_S)
@@ -150,9 +152,10 @@ class Collector:
         while not self._is_stopping.is_set():
             started_s = monotonic_s()
             sample = sampler.sample()
+            self._note("", wall_ms())
             if self.sample is not None:
                 self.history.add(self.sample, sample, wall_ms())
-            self.sample, self.error = sample, ""
+            self.sample = sample
             if started_s >= column_due_s:
                 self._add_columns()
                 column_due_s = started_s + COLUMN_INTERVAL_S
@@ -160,6 +163,11 @@ class Collector:
             self.metrics.sampled(took_s)
             self._is_sampled.set()
             self._is_stopping.wait(max(INTERVAL_S - took_s, SAMPLE_REST * took_s))
+
+    def _note(self, error: str, at_ms: int) -> None:
+        """Record why there are no figures, or "" when there are."""
+        self.error = error
+        self.history.events.add(self._outage.seen(error, at_ms))
 
     def _survey(self) -> None:
         while not self._is_stopping.is_set():

@@ -18,7 +18,7 @@ from zbk.console.texts import NONE, milliseconds_shown, time_shown
 LARGE_CELL_COUNT_MAX: Final = 24
 BAD_KINDS: Final = (
     "lost", "silent", "read-only", "repair began", "counts as lost", "no auditor", "auditor waits",
-    "fenced",
+    "fenced", "store silent",
 )  # fmt: skip
 """Kinds of events that the timeline draws in the color of problems."""
 

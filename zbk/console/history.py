@@ -43,7 +43,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened between two samples."""
 
     at_ms: int
-    lane: str  # a bookie id, "auditor", "ledgers" or "repair"
+    lane: str  # a bookie id, "auditor", "ledgers", "metadata" or "repair"
     kind: str
     text: str
     number: int = 0  # from 1, without holes, since the console started
@@ -77,6 +77,29 @@ class EventLog:
         """Return the events with higher numbers, the oldest first."""
         with self._lock:
             return [one for one in self._events if one.number > number]
+
+
+class StoreOutage:
+    """When the metadata store began to be silent, and when it answered again."""
+
+    def __init__(self) -> None:
+        self._since_ms: int | None = None
+
+    def seen(self, error: str, at_ms: int) -> Iterator[Event]:
+        """Yield the event, if there is one, of a look that failed with ``error``; "": it did not.
+
+        >>> outage = StoreOutage()
+        >>> looks = [("", 0), ("no answer", 1_000), ("no answer", 2_000), ("", 9_000)]
+        >>> [one.text for look in looks for one in outage.seen(*look)]
+        ['no answer', 'after 8 s']
+        """
+        if error and self._since_ms is None:
+            self._since_ms = at_ms
+            yield Event(at_ms=at_ms, lane="metadata", kind="store silent", text=error)
+        elif not error and self._since_ms is not None:
+            text = f"after {max(0, at_ms - self._since_ms) / 1_000:.0f} s"
+            self._since_ms = None
+            yield Event(at_ms=at_ms, lane="metadata", kind="store answers", text=text)
 
 
 class Gap(msgspec.Struct, frozen=True):

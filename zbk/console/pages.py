@@ -23,7 +23,7 @@ STATES: Final = ("missing", "silent", "limbo", "read-only", "writable")
 
 MARKED: Final = (
     "lost", "joined", "silent", "answers", "restarted", "read-only", "writable", "ensemble change",
-    "fenced",
+    "fenced", "store silent", "store answers",
 )  # fmt: skip
 """Kinds of events that the chart of the overview marks."""
 

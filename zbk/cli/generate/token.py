@@ -1,6 +1,5 @@
 """``zbk generate token``: the secret of the admin APIs of a cluster."""
 
-import os
 import secrets
 from pathlib import Path
 
@@ -49,14 +48,12 @@ def make_token_file(path: Path) -> None:
         OSError: it cannot be written.
     """
     from zbk.admin.access import read_token
+    from zbk.system.private_file import private_file
 
     if not path.exists():
         new = path.with_name(f"{path.name}.new")
         new.unlink(missing_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{new_token()}\n")
-            file.flush()
-            os.fsync(descriptor)
+        with private_file(new) as file:
+            file.write(f"{new_token()}\n".encode("ascii"))
         new.replace(path)  # a file that a crash left half-written is never taken for a token
     read_token(path)

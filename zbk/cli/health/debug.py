@@ -83,6 +83,7 @@ def bundle(
     from zbk.cli.output import time_text
     from zbk.health.redaction import known_secrets, redacted
     from zbk.system.clock import wall_ms
+    from zbk.system.private_file import private_file
 
     stamp = time_text(wall_ms())[:19].replace(":", "").replace("-", "")
     path = file or Path(f"zbk-debug-{stamp}.tar.gz")
@@ -90,7 +91,7 @@ def bundle(
     environment = _environment(config_file, metadata)
     index: list[str] = []
     with (
-        os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as raw,
+        private_file(path) as raw,
         tarfile.open(fileobj=raw, mode="w:gz") as archive,
     ):
         for part in (*_outputs(environment), *_logs(logs)):

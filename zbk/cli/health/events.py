@@ -60,11 +60,12 @@ def events(
     """Show what happened in a cluster, the oldest first.
 
     Bookies that left, returned or changed to read-only, elections and audits, repairs, changes of
-    ensembles, fences and recoveries. A console keeps the last 500 events since its start. Without
-    a console, --follow watches the cluster of --metadata from now on.
+    ensembles, fences and recoveries, outages of the metadata store. A console keeps the last 500
+    events since its start. Without a console, --follow watches the cluster of --metadata from now
+    on.
 
-    Lanes are bookies, `auditor`, `ledgers` and `repair`. --after continues after a number of the
-    JSON output.
+    Lanes are bookies, `auditor`, `ledgers`, `metadata` and `repair`. --after continues after a
+    number of the JSON output.
     """
     with _timeline(console, metadata, after, can_watch=is_following) as timeline:
         try:

@@ -45,7 +45,7 @@
       for (const [at, kind] of marks.toSorted((one, other) => one[0] - other[0])) {
         const x = drawn.valToPos(at, "x", true);
         if (!(x >= bbox.left && x <= bbox.left + bbox.width)) continue;
-        ctx.strokeStyle = ctx.fillStyle = color(["joined", "answers", "writable"].includes(kind) ? "--good" : "--bad");
+        ctx.strokeStyle = ctx.fillStyle = color(["joined", "answers", "writable", "store answers"].includes(kind) ? "--good" : "--bad");
         ctx.beginPath();
         ctx.moveTo(x, bbox.top);
         ctx.lineTo(x, bbox.top + bbox.height);
