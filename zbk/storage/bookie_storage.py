@@ -294,6 +294,11 @@ class BookieStorage:
         for one in self.directories:
             one.logs.sync_ahead()
 
+    def when_logs_grow(self, callback: Callable[[], None]) -> None:
+        """Call back in the storage actor's thread, when ``sync_logs_ahead`` has much to do."""
+        for one in self.directories:
+            one.logs.on_grown = callback
+
     def begin_checkpoint(self) -> Checkpoint:
         """Return a checkpoint of everything added up to now; the caller runs its steps.
 

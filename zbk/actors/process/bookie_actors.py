@@ -134,6 +134,7 @@ class BookieActors:
         actors["preparer"] = PreparerActor.start(
             parts.storage, space=parts.gate, stop_bookie=self._stop_bookie
         )
+        parts.storage.when_logs_grow(lambda: self._tell("preparer", PrepareDue()))
         actors["checkpoint"] = self._start_checkpoints()
         actors["gc"] = self._start_collector()
         actors["scrub"] = self._start_scrubber()

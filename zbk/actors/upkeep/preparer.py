@@ -1,13 +1,13 @@
 """The preparer actor: does early what adds would wait for later.
 
-mailbox     PrepareDue, from the ticker
+mailbox     PrepareDue, from the ticker, and from storage when an entry log has grown by some MiB
 answers     none
 owns        nothing: the segments belong to the journals, the entry logs to storage
 on failure  the bookie stops
 
 It makes the next segments of the journals. And it syncs entry logs some MiB at a time: otherwise a
 checkpoint finds a gigabyte of them in the page cache, and delays the fsyncs of the journal that
-adds wait for.
+adds wait for. So would 32 MiB at a time: their fsync takes tens of milliseconds.
 
 It has a thread of its own, beside the checkpoint actor: a checkpoint of many ledgers takes seconds,
 in which the journal fills segments.

@@ -15,7 +15,7 @@ index pages calls these first.
 Format: ``zbk.storage.entry_logs.format``. Source: BookKeeper's ``DefaultEntryLogger``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
@@ -37,8 +37,10 @@ from zbk.system.files import Buffer, File, FileSystem, FsyncError
 LOG_SIZE: Final = 1024 * 1024 * 1024
 """Bytes at which a log is complete."""
 
-AHEAD_SIZE: Final = 32 * 1024 * 1024
-"""Bytes of the current log that may be in the page cache only, roughly."""
+AHEAD_SIZE: Final = 2 * 1024 * 1024
+"""Bytes of the current log that may be in the page cache only, roughly.
+
+An fsync of the journal takes as long as what is on its way to the same disk."""
 
 _SUFFIX: Final = ".log"
 
@@ -124,6 +126,8 @@ class EntryLogs:
         self._log_id = 0
         self._written = (0, 0)
         self._ahead = (0, 0)  # the value of ``_written`` when it was synced in advance
+        self._reported_offset = 0  # in the current log, up to which ``on_grown`` was called
+        self.on_grown: Callable[[], None] = lambda: None  # called when ``sync_ahead`` has work
         self._last_id = 0  # the highest id used, also by compaction
         self._sealed_sizes: dict[int, int] = {}  # of the logs since the start
         self._file: File | None = None
@@ -195,6 +199,9 @@ class EntryLogs:
         self._write(file, buffers, self._offset)
         self._offset = offset
         self._written = (self._log_id, offset)
+        if offset - self._reported_offset >= self._ahead_size:
+            self._reported_offset = offset
+            self.on_grown()
         for batch in batches:
             sizes[batch.ledger_id] = sizes.get(batch.ledger_id, 0) + len(batch.body)
         return bases
@@ -305,7 +312,7 @@ class EntryLogs:
         self._file = file
         self._log_id = self._last_id = log_id
         self._seed = log_seed(self._owner, log_id)
-        self._offset = LOG_HEADER_SIZE
+        self._offset = self._reported_offset = LOG_HEADER_SIZE
         self._size_by_ledger = {}
         self._is_dirty = self._is_name_new = True
         return file

@@ -54,6 +54,19 @@ def test_a_segment_is_made_and_the_log_synced_once() -> None:
     assert preparer.tick() == 0
 
 
+def test_storage_asks_for_it_when_a_log_has_grown() -> None:
+    preparer = Preparing()
+    asked: list[PrepareDue] = []
+    preparer.world.storage.when_logs_grow(lambda: asked.append(PrepareDue()))
+
+    preparer.write(1_000)
+    assert asked == []
+    preparer.write(12_000)
+
+    assert asked == [PrepareDue()]
+    assert preparer.tick() > 0
+
+
 def test_a_bookie_without_space_has_its_logs_synced_and_no_segment_made() -> None:
     preparer = Preparing()
     preparer.write(SEGMENT_SIZE * 2 // 3)

@@ -119,6 +119,21 @@ def test_a_new_log_is_synced_ahead_from_its_start(disk: SimulatedDisk) -> None:
     assert disk.operation_count > before + 1
 
 
+def test_each_growth_by_what_may_be_unsynced_is_reported_once(disk: SimulatedDisk) -> None:
+    logs = open_logs(disk, log_size_max=10_000, ahead_size=3000)
+    grown: list[tuple[int, int]] = []
+    logs.on_grown = lambda: grown.append(logs.written)
+
+    for entry_id in range(8):
+        logs.append([batch_of(1, range(entry_id, entry_id + 1), 2000)])
+
+    log_ids_, offsets = zip(*grown, strict=True)
+    assert log_ids_ == (1, 1, 2, 2)
+    assert min(offsets) > 3000
+    assert offsets[1] - offsets[0] > 3000
+    assert offsets[3] - offsets[2] > 3000
+
+
 def test_what_was_synced_ahead_is_synced_again_where_it_is_promised(disk: SimulatedDisk) -> None:
     logs = open_logs(disk, log_size_max=5000, ahead_size=100)
     some = batches(20)
