@@ -70,6 +70,16 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     connection_idle_ms: Annotated[
         int, Option("Silence after which a client must send HELLO again.", 10, DAY_MS)
     ] = 600_000
+    identity_request_rate: Annotated[
+        int,
+        Option("Requests a second of one client, by its key or connection; 0 is off.", 0, 10**9),
+    ] = 0
+    identity_rate_size: Annotated[
+        int, Option("Bytes of requests a second of one client; 0 is off.", 0, 64 * GIB)
+    ] = 0
+    identity_fence_rate: Annotated[
+        int, Option("Fences a second of one client; 0 is off.", 0, 1_000_000)
+    ] = 500
     read_size_max: Annotated[int, Option("Bytes in one read reply.", 64 * KIB, 256 * MIB)] = 4 * MIB
     journal_segment_size: Annotated[int, Option("Size of a journal file.", 1 * MIB, 4 * GIB)] = (
         64 * MIB

@@ -119,7 +119,8 @@ class Admission:
                 f"bookie {self._identity.bookie_id} has {self._greeted_max} connections, "
                 "as many as it may have: see connection_count_max and `ulimit -n`"
             )
-        self._peers.by_name[name].key = key
+        peer = self._peers.by_name[name]
+        peer.key, peer.has_role = key, self._guard is not None and self._guard.has_role(key)
         answer = self._identity.answer(hello, version, is_readonly=self.is_readonly)
         self._sender.push(name, [codec.encode(answer)])
 

@@ -53,12 +53,14 @@ class ConnectionEnds:
             end_connection(connection.fd, connection.cookie)
 
     def end_refused(self) -> None:
-        """End the connections whose keys are not admitted any more."""
+        """End the connections whose keys are gone; note the roles of the others."""
         if self.guard is None:
             return
         for name, peer in [*self._peers.by_name.items()]:
             if not self.guard.admits(peer.key):
                 self.end_peer(name, "has a key that was removed")
+            else:
+                peer.has_role = self.guard.has_role(peer.key)
 
     def end(self, connection: Connection, reason: str) -> None:
         """End a connection, with or without a HELLO."""

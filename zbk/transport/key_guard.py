@@ -84,6 +84,11 @@ class KeyGuard:
         """Return whether a connection may go on; ``key`` is "" without encryption."""
         return key in self.keys if key else self._accepts_plain
 
+    def has_role(self, key: str) -> bool:
+        """Return whether a key is that of a principal with a role in the cluster."""
+        principal = self.keys.find(key)
+        return principal is not None and bool(principal.roles)
+
     def check_key(self, bookie_id: str, key: str) -> None:
         """Check the key of a connection that says HELLO.
 

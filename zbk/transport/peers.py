@@ -49,6 +49,7 @@ class Peer:
     __slots__ = (
         "answers",
         "fd",
+        "has_role",
         "held",
         "in_flight_count",
         "in_flight_size",
@@ -74,6 +75,7 @@ class Peer:
         self.overhead_size = 0  # bytes taken that ZeroMQ added: greetings and heartbeats
         self.moved_ms = now_ms  # when it last took bytes, or had taken everything
         self.seen_ms = now_ms
+        self.has_role = False  # its principal has a role in the cluster
         self.key = ""  # the public key that it has proved to have; "" without encryption
         self.version = VERSION_MIN  # of the protocol, agreed on in its HELLO
 

@@ -18,6 +18,7 @@ import pykka
 from zbk.actors.identity.losses import Losses
 from zbk.actors.process.bookie_info import BookieStatus
 from zbk.actors.process.descriptor_budget import DescriptorBudget
+from zbk.actors.serve.identity_rates import RateLimits
 from zbk.actors.serve.journal import (
     JournalActor,
     JournalDoor,
@@ -104,7 +105,12 @@ class BookieActors:
         self._on_mode = on_mode  # after each change between read-only and writable
         self._stop_bookie = stop_bookie
         self._actors: dict[str, pykka.ActorRef[Any]] = {}
-        self._storage_door = StorageDoor()
+        config = parts.config
+        self._storage_door = StorageDoor(
+            RateLimits(
+                config.identity_request_rate, config.identity_rate_size, config.identity_fence_rate
+            )
+        )
         self._journal_doors: list[JournalDoor] = []
         self.front = self._front()
         self._ticker = Ticker("zbk-bookie-ticker")

@@ -14,7 +14,10 @@ An fsync takes as long as its bytes. While small requests come beside large ones
 ``PACE_SIZE`` bytes of requests that wait for an fsync are in the journals, and more large ones are
 *held* until a sync has ended.
 
-    put(batch) -> [connection: small lane | large lane] ... -> take(): a slice of each lane, in turn
+Fences have a lane, too, because they have a rate (``identity_rates``). A connection whose identity
+is over a rate is *throttled*: its requests are taken later.
+
+    put(batch) -> [connection: small lane | large lane | fences] ... -> take(): a slice of each lane
 
 The front's thread puts, the storage actor takes; the lock is held for list operations only. What
 waits here is bounded by the credit of each connection (``zbk.transport.peers``).
@@ -22,9 +25,10 @@ waits here is bounded by the credit of each connection (``zbk.transport.peers``)
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from zbk.actors.serve.identity_rates import IdentityRates, RateLimits, RateTable, is_fence
 from zbk.transport.inbound import Inbound
 
 SMALL_SIZE_MAX: Final = 16 * 1024
@@ -41,6 +45,11 @@ PACE_SIZE: Final = 512 * 1024
 """Bytes in the journals, waiting for an fsync, beside which no large request is taken while small
 ones come."""
 
+COUNT_MAX: Final = 65_536
+"""Requests of a slice, if each need not be counted."""
+
+NO_LIMITS: Final = RateLimits()
+
 HURRY_US: Final = 250_000
 """How long after such a request the next one is expected."""
 
@@ -52,6 +61,7 @@ class Taken(NamedTuple):
     received_us: int  # when the first of them was received
     is_more: bool  # other requests can be taken at once
     is_held: bool  # others can be taken after a sync
+    is_throttled: bool  # others can be taken after some time
 
 
 class _Lane:
@@ -63,13 +73,14 @@ class _Lane:
         self.waiting: deque[tuple[Inbound, int]] = deque()
         self.credit_size = 0
 
-    def take_slice(self, taken: list[tuple[Inbound, int]]) -> int:
+    def take_slice(self, taken: list[tuple[Inbound, int]], count_max: int) -> int:
         """Move a slice to ``taken``; return its size in bytes."""
         waiting = self.waiting
         if not waiting:
             return 0
         before_size = credit_size = self.credit_size + SLICE_SIZE
-        while waiting and waiting[0][0].size <= credit_size:
+        end_count = len(taken) + count_max
+        while waiting and waiting[0][0].size <= credit_size and len(taken) < end_count:
             taken.append(waiting.popleft())
             credit_size -= taken[-1][0].size
         self.credit_size = credit_size if waiting else 0
@@ -79,11 +90,13 @@ class _Lane:
 class _Connection:
     """The requests of one connection."""
 
-    __slots__ = ("_large_counts", "large", "small")
+    __slots__ = ("_fences", "_large", "_large_counts", "_small", "rates")
 
-    def __init__(self) -> None:
-        self.small = _Lane()
-        self.large = _Lane()
+    def __init__(self, rates: IdentityRates) -> None:
+        self.rates = rates
+        self._small = _Lane()
+        self._large = _Lane()
+        self._fences: deque[tuple[Inbound, int]] = deque()
         self._large_counts: dict[int | None, int] = {}  # by ledger; None: of no ledger
 
     def put(self, inbound: Inbound, received_us: int) -> bool:
@@ -93,15 +106,37 @@ class _Connection:
             ledger_id = getattr(inbound.request, "ledger_id", None)
             if inbound.size > SMALL_SIZE_MAX or ledger_id in counts:
                 counts[ledger_id] = counts.get(ledger_id, 0) + 1
-                self.large.waiting.append((inbound, received_us))
+                self._large.waiting.append((inbound, received_us))
                 return True
-        self.small.waiting.append((inbound, received_us))
+        lane = self._fences if is_fence(inbound) else self._small.waiting
+        lane.append((inbound, received_us))
         return False
 
-    def take_large(self, taken: list[tuple[Inbound, int]]) -> int:
-        """Move a slice of the large lane to ``taken``; return its size in bytes."""
+    def take(self, taken: list[tuple[Inbound, int]], now_ms: int, *, is_held: bool) -> int:
+        """Move a slice of each lane to ``taken``; return their size in bytes.
+
+        ``is_held``: nothing of the large lane.
+        """
+        rates = self.rates
         before_count = len(taken)
-        size = self.large.take_slice(taken)
+        count_max = 1 if rates.has_all else COUNT_MAX
+        size = 0
+        if now_ms >= rates.free_ms:
+            size += self._small.take_slice(taken, count_max)
+            if not is_held and (count_max > 1 or len(taken) == before_count):
+                size += self._take_large(taken, count_max)
+            if rates.has_all:
+                for inbound, _received_us in taken[before_count:]:
+                    rates.spend(inbound, now_ms)
+        while self._fences and now_ms >= max(rates.fence_ms, rates.free_ms):
+            taken.append(self._fences.popleft())
+            rates.spend(taken[-1][0], now_ms)
+            size += taken[-1][0].size
+        return size
+
+    def _take_large(self, taken: list[tuple[Inbound, int]], count_max: int) -> int:
+        before_count = len(taken)
+        size = self._large.take_slice(taken, count_max)
         counts = self._large_counts
         for inbound, _received_us in taken[before_count:]:
             ledger_id = getattr(inbound.request, "ledger_id", None)
@@ -110,17 +145,36 @@ class _Connection:
                 del counts[ledger_id]
         return size
 
+    def take_all(self) -> Iterable[Inbound]:
+        """Return all requests; the connection is dropped after that."""
+        for lane in (self._small.waiting, self._large.waiting, self._fences):
+            yield from (inbound for inbound, _received_us in lane)
+
     @property
     def is_empty(self) -> bool:
         """True when nothing waits."""
-        return not (self.small.waiting or self.large.waiting)
+        return not (self._small.waiting or self._large.waiting or self._fences)
+
+    def is_throttled(self, now_ms: int) -> bool:
+        """Return whether only time lets the next of its requests be taken."""
+        if now_ms < self.rates.free_ms:
+            return True
+        is_other = self._small.waiting or self._large.waiting
+        return not is_other and now_ms < self.rates.fence_ms
+
+    def is_held(self, now_ms: int) -> bool:
+        """Return whether the next of its requests is a large one."""
+        return now_ms >= self.rates.free_ms and bool(
+            self._large.waiting and not self._small.waiting
+        )
 
 
 class FairQueue:
     """The waiting requests of all connections. Any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: RateLimits = NO_LIMITS) -> None:
         self._lock = threading.Lock()
+        self._rates = RateTable(limits)
         self._connections: dict[bytes, _Connection] = {}
         self._round: deque[bytes] = deque()  # the next to be served first
         self._is_known = False  # the storage actor has a message, or makes one
@@ -131,6 +185,12 @@ class FairQueue:
         """True when nothing waits. The thread that puts."""
         return not self._connections
 
+    def may_pass(self, batch: Sequence[Inbound]) -> bool:
+        """Return whether requests need not wait in the queue. The thread that puts."""
+        if self._connections or self._rates.has_all:
+            return False
+        return not any(is_fence(one) for one in batch)
+
     def put(self, batch: Iterable[Inbound], received_us: int) -> bool:
         """Add requests, in order; return whether the storage actor must be told."""
         connections = self._connections
@@ -138,7 +198,8 @@ class FairQueue:
             for inbound in batch:
                 connection = connections.get(inbound.peer)
                 if connection is None:
-                    connection = connections[inbound.peer] = _Connection()
+                    rates = self._rates.of(inbound, received_us // 1_000)
+                    connection = connections[inbound.peer] = _Connection(rates)
                     self._round.append(inbound.peer)
                 if connection.put(inbound, received_us):
                     self._large_us = received_us
@@ -153,26 +214,45 @@ class FairQueue:
         ``unsynced_size``: bytes in the journals of requests that wait for an fsync.
         """
         taken: list[tuple[Inbound, int]] = []
-        size = 0
-        held_count = 0  # connections in a row that have only large requests, which are held
+        now_ms = now_us // 1_000
+        served: dict[bytes, None] = {}
+        size = idle_count = 0  # connections in a row that have nothing to give now
         with self._lock:
             is_hurried = now_us < self._hurried_until_us
-            turns = self._round
-            while turns and size < TURN_SIZE and held_count < len(turns):
+            turns, connections = self._round, self._connections
+            while turns and size < TURN_SIZE and idle_count < len(turns):
                 name = turns.popleft()
-                connection = self._connections[name]
-                small_size = connection.small.take_slice(taken)
-                size += small_size
+                connection = connections[name]
                 is_held = is_hurried and unsynced_size + size >= PACE_SIZE
-                if not is_held:
-                    size += connection.take_large(taken)
+                given_size = connection.take(taken, now_ms, is_held=is_held)
+                size += given_size
+                if given_size:
+                    served[name] = None
                 if connection.is_empty:
-                    del self._connections[name]
-                else:
-                    turns.append(name)
-                    has_rest = connection.small.waiting or not is_held
-                    held_count = 0 if has_rest else held_count + 1
-            is_held = bool(turns) and held_count == len(turns)
-            self._is_known = is_more = bool(turns) and not is_held
-        received_us = min((one_us for _inbound, one_us in taken), default=0)
-        return Taken([inbound for inbound, _received_us in taken], received_us, is_more, is_held)
+                    del connections[name]
+                    continue
+                turns.append(name)
+                is_idle = connection.is_throttled(now_ms) or (
+                    is_held and connection.is_held(now_ms)
+                )
+                idle_count = idle_count + 1 if is_idle else 0
+            is_idle = bool(turns) and idle_count == len(turns)
+            if is_idle:  # those that share a rate with another one are next
+                self._round = deque(sorted(turns, key=served.__contains__))
+            left = [connections[name] for name in turns] if is_idle else []
+            self._is_known = is_more = bool(turns) and not is_idle
+        return Taken(
+            [inbound for inbound, _received_us in taken],
+            min((one_us for _inbound, one_us in taken), default=0),
+            is_more,
+            any(one.is_held(now_ms) for one in left),
+            any(one.is_throttled(now_ms) for one in left),
+        )
+
+    def take_all(self) -> list[Inbound]:
+        """Return all requests, whatever the rates: the bookie stops."""
+        with self._lock:
+            connections, self._connections = self._connections, {}
+            self._round.clear()
+            self._is_known = False
+        return [inbound for one in connections.values() for inbound in one.take_all()]

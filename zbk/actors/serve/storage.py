@@ -28,7 +28,8 @@ import pykka
 from zbk.actors.base import LendingActor, StopBookie
 from zbk.actors.messages import Answered, AskStorage, ForgetLedgers, Sink, StorageQuestion
 from zbk.actors.serve.add_requests import AddRequests
-from zbk.actors.serve.fair_queue import FairQueue
+from zbk.actors.serve.fair_queue import NO_LIMITS, FairQueue
+from zbk.actors.serve.identity_rates import RateLimits
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_lookups import LookedUp
 from zbk.actors.serve.ledger_table import LedgerTable
@@ -67,6 +68,9 @@ from zbk.wire.messages import (
     WatchLacs,
     WriteLac,
 )
+
+THROTTLE_TICK_MS: Final = 20
+"""Time between two looks at the queue while clients are over their rates."""
 
 LENT_SIZE_MAX: Final = 64 * 1024
 """Bytes of requests up to which the front's thread takes the turn of an idle storage actor."""
@@ -109,15 +113,15 @@ StorageMessage: TypeAlias = (
 class StorageDoor(Door):
     """Where the front hands requests to the storage actor: those of a ledger in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: RateLimits = NO_LIMITS) -> None:
         super().__init__()
-        self.queue = FairQueue()
+        self.queue = FairQueue(limits)
 
     def receive(self, batch: list[Inbound]) -> None:
         """Serve a small batch in the calling thread if the actor is idle, else leave it to it."""
         received_us = monotonic_us()
         is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
-        if is_small and self.queue.is_empty and self.hand(Requests(batch, received_us)):
+        if is_small and self.queue.may_pass(batch) and self.hand(Requests(batch, received_us)):
             return
         if self.queue.put(batch, received_us):
             with suppress(pykka.ActorDeadError):  # the bookie stops
@@ -141,6 +145,8 @@ class StorageActor(LendingActor):
         super().__init__(stop_bookie, door)
         self._waiting = door.queue
         self._is_holding = False  # requests in the queue wait for a sync
+        self._is_throttling = False  # others wait until their clients are below their rates
+        self._ticker = parts.ticker
         self._storage = storage
         self._status = parts.status
         watches = LacWatches(parts.progresses, count_max=limits.watch_count_max)
@@ -203,7 +209,7 @@ class StorageActor(LendingActor):
             case WatchesDue():
                 self._watches.on_time()
             case Quiesce():
-                self._serve_all_waiting()
+                self._serve_received(self._waiting.take_all(), 0)
                 self._watches.wake_all()
                 self._turn.begin()
                 for inbound in self._gate.give_up():
@@ -256,6 +262,7 @@ class StorageActor(LendingActor):
         turn.await_syncs(is_awaited=True)  # first: a sync that ends meanwhile reports it
         taken = self._waiting.take(turn.unsynced_size, monotonic_us())
         self._is_holding = taken.is_held
+        self._throttle(taken.is_throttled)
         if not taken.is_held:
             turn.await_syncs(is_awaited=False)
         if taken.batch:  # else a stop has served them, or all are held
@@ -263,11 +270,18 @@ class StorageActor(LendingActor):
         if taken.is_more:
             self.actor_ref.tell(RequestsWait())
 
-    def _serve_all_waiting(self) -> None:
-        """Serve all requests in the queue."""
-        while not self._waiting.is_empty:
-            taken = self._waiting.take(0, monotonic_us())
-            self._serve_received(taken.batch, taken.received_us)
+    def _throttle(self, is_throttled: bool) -> None:
+        """Look at the queue again after a while, as long as clients are over their rates."""
+        if is_throttled is not self._is_throttling:
+            self._is_throttling = is_throttled
+            if is_throttled:
+                self._ticker.every(THROTTLE_TICK_MS, self._on_throttle_tick)
+            else:
+                self._ticker.cancel(self._on_throttle_tick)
+
+    def _on_throttle_tick(self) -> None:
+        """Look at the queue again. The ticker's thread."""
+        self.actor_ref.tell(RequestsWait())
 
     def _serve_received(self, batch: Sequence[Inbound], received_us: int) -> None:
         gate = self._gate
