@@ -22,7 +22,7 @@ from zbk.transport.frames import source_fd, wire_size
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.key_guard import key_of
-from zbk.transport.peers import PeerTable
+from zbk.transport.peers import SHARE_PART, PeerTable
 from zbk.wire import codec
 from zbk.wire.messages import Add, Bundle, GetLedgerInfo, Hello, Ping, Pong, Read, Request
 
@@ -110,19 +110,34 @@ class Admission:
 
     def _greet(self, name: bytes, hello: Hello, last: zmq.Frame, now_ms: int) -> None:
         version = self._identity.agree(hello)
-        key = ""
+        key, has_role = "", False
         if self._guard is not None:
             key = key_of(last)
             self._guard.check_key(self._identity.bookie_id, key)
+            has_role = self._guard.has_role(key)
+            self._check_share(name, key, has_role=has_role)
         if not self._watch.greet(name, source_fd(last), version, now_ms):
             raise BusyError(
                 f"bookie {self._identity.bookie_id} has {self._greeted_max} connections, "
                 "as many as it may have: see connection_count_max and `ulimit -n`"
             )
-        peer = self._peers.by_name[name]
-        peer.key, peer.has_role = key, self._guard is not None and self._guard.has_role(key)
+        self._peers.identify(name, key, has_role=has_role)
         answer = self._identity.answer(hello, version, is_readonly=self.is_readonly)
         self._sender.push(name, [codec.encode(answer)])
+
+    def _check_share(self, name: bytes, key: str, *, has_role: bool) -> None:
+        """Refuse one more connection of a key that has its share of them.
+
+        Raises:
+            BusyError: it has.
+        """
+        count_max = max(1, self._greeted_max // SHARE_PART)
+        is_known = name in self._peers.by_name
+        if key and not (has_role or is_known) and self._peers.connection_count(key) >= count_max:
+            raise BusyError(
+                f"{count_max} connections with this key are open, one half of those that bookie "
+                f"{self._identity.bookie_id} may have: close some, or see connection_count_max"
+            )
 
     def _admit_all(
         self,

@@ -43,6 +43,20 @@ class FrontCounts(msgspec.Struct):
     ended_count: int = 0  # connections that the front ended because they said no HELLO
 
 
+SHARE_PART: Final = 2
+"""The connections of one key have at most this part (one half) of what all may have in flight."""
+
+
+class KeyShare:
+    """What all connections with one key have taken."""
+
+    __slots__ = ("connection_count", "in_flight_size")
+
+    def __init__(self) -> None:
+        self.connection_count = 0
+        self.in_flight_size = 0
+
+
 class Peer:
     """One connection that has said HELLO."""
 
@@ -60,6 +74,7 @@ class Peer:
         "outbox",
         "overhead_size",
         "seen_ms",
+        "share",
         "version",
     )
 
@@ -77,6 +92,7 @@ class Peer:
         self.seen_ms = now_ms
         self.has_role = False  # its principal has a role in the cluster
         self.key = ""  # the public key that it has proved to have; "" without encryption
+        self.share: KeyShare | None = None  # None: without a key, or with a role
         self.version = VERSION_MIN  # of the protocol, agreed on in its HELLO
 
 
@@ -91,6 +107,7 @@ class PeerTable:
         self.counts = counts
         self._credit_size = credit_size
         self.by_name: OrderedDict[bytes, Peer] = OrderedDict()  # the longest silent one first
+        self._shares: dict[str, KeyShare] = {}  # of keys with connections, or requests in flight
         self._names_by_fd: dict[int, bytes] = {}
         self.budget = AnswerBudget()
         self.in_flight_size = 0
@@ -118,6 +135,31 @@ class PeerTable:
         self._names_by_fd[fd] = name
         return peer
 
+    def connection_count(self, key: str) -> int:
+        """Return the number of connections with a key."""
+        share = self._shares.get(key)
+        return 0 if share is None else share.connection_count
+
+    def identify(self, name: bytes, key: str, *, has_role: bool) -> None:
+        """Record the key of a peer, and whether its principal has a role."""
+        peer = self.by_name[name]
+        peer.has_role = has_role
+        if not key or peer.key == key:
+            return
+        peer.key = key
+        if not has_role:
+            peer.share = self._shares.setdefault(key, KeyShare())
+            peer.share.connection_count += 1
+
+    def _give_back(self, peer: Peer, size: int, connection_count: int = 0) -> None:
+        """Return to the share of a peer's key what it has no longer."""
+        share = peer.share
+        if share is not None:
+            share.in_flight_size -= size
+            share.connection_count -= connection_count
+            if not (share.connection_count or share.in_flight_size):
+                self._shares.pop(peer.key, None)
+
     def forget(self, name: bytes) -> None:
         """Drop a peer, its held reads and the answers that wait for it."""
         peer = self.by_name.pop(name, None)
@@ -125,11 +167,13 @@ class PeerTable:
             return
         if self._names_by_fd.get(peer.fd) == name:
             del self._names_by_fd[peer.fd]
+        held_size = sum(inbound.size + REQUEST_SIZE for inbound in peer.held)
+        self.in_flight_size -= held_size
+        self._give_back(peer, held_size, connection_count=1)
         self.backlogged.discard(name)
         self.holding.pop(name, None)
         self.budget.forget(peer.answers)
         for inbound in peer.held:
-            self.in_flight_size -= inbound.size + REQUEST_SIZE
             if inbound.span is not None:
                 inbound.span.unanswered()
         # requests refer to their peer: without this, megabytes wait for the garbage collector
@@ -169,11 +213,17 @@ class PeerTable:
             raise BusyError(f"over {IN_FLIGHT_COUNT_MAX} requests in flight a connection")
         if peer.in_flight_size + size > self._credit_size:
             raise BusyError(f"over the credit of {self._credit_size} bytes in flight a connection")
+        share = peer.share
+        share_size_max = IN_FLIGHT_SIZE_MAX // SHARE_PART
+        if share is not None and share.in_flight_size + size + REQUEST_SIZE > share_size_max:
+            raise BusyError(f"over {share_size_max} bytes in flight with one key")
         if self.in_flight_size + size + REQUEST_SIZE > IN_FLIGHT_SIZE_MAX:
             raise BusyError(f"over {IN_FLIGHT_SIZE_MAX} bytes in flight at this bookie")
         peer.in_flight_size += size
         peer.in_flight_count += 1
         self.in_flight_size += size + REQUEST_SIZE
+        if share is not None:
+            share.in_flight_size += size + REQUEST_SIZE
 
     def expect_answer(self, inbound: Inbound, peer: Peer) -> bool:
         """Set room aside for the answer to a read. Without room, hold the read; return false."""
@@ -205,6 +255,8 @@ class PeerTable:
     def settle(self, inbound: Inbound) -> Peer | None:
         """Give back what an answered request took; return its peer unless that is gone."""
         self.in_flight_size -= inbound.size + REQUEST_SIZE
+        if isinstance(inbound.life, Peer):
+            self._give_back(inbound.life, inbound.size + REQUEST_SIZE)
         peer = self.by_name.get(inbound.peer)
         if peer is not None and inbound.life is not peer:
             peer = None  # another connection has the name now
