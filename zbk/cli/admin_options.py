@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zbk.cli.options import option_group
-from zbk.config.http_address import OFF
+from zbk.config.http_address import OFF, is_loopback
 from zbk.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ class AdminApi:
         """Return the routes of a server at ``host``."""
         from zbk.admin.access import Access
         from zbk.admin.routes import admin_routes
-        from zbk.http.guard import is_loopback
 
         access = Access(
             is_loopback=is_loopback(host), token=self._token, has_actions=self._has_actions

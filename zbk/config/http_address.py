@@ -4,6 +4,7 @@
 (('127.0.0.1', 9181), ('::1', 0))
 """
 
+import ipaddress
 from typing import Final
 
 from zbk.errors import InvalidOptionError
@@ -76,3 +77,15 @@ def http_port_of(listen: str) -> int:
     if not port.isdecimal() or not 0 < int(port) < EPHEMERAL_PORT_MIN - HTTP_PORT_STEP:
         return 0
     return int(port) + HTTP_PORT_STEP
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -12,12 +12,11 @@ from zbk.admin.access import Access, read_token
 from zbk.admin.cluster import Cluster
 from zbk.admin.routes import admin_routes
 from zbk.config import NO_SECURITY, SecurityConfig
-from zbk.config.http_address import AUTO, parse_http
+from zbk.config.http_address import AUTO, is_loopback, parse_http
 from zbk.console.app import make_app
 from zbk.console.collector import Collector
 from zbk.errors import InvalidOptionError, MetadataUnavailableError
 from zbk.http import HttpServer, serve
-from zbk.http.guard import is_loopback
 from zbk.metrics.endpoint import Endpoint
 from zbk.metrics.routes import routes
 

@@ -102,18 +102,6 @@ def own_names(host: str) -> set[str]:
     return {host, socket.gethostname()}
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _is_own(host: bytes, names: set[str]) -> bool:
     name = host.decode("latin-1").lower()
     if not name.endswith("]"):

@@ -20,10 +20,10 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from zbk.config.http_address import parse_http
+from zbk.config.http_address import is_loopback, parse_http
 from zbk.errors import InvalidOptionError
 from zbk.http.connection import BoundedConnection, close_longest_waiting, open_connections
-from zbk.http.guard import HEAD_SIZE_MAX, Guard, is_loopback, own_names
+from zbk.http.guard import HEAD_SIZE_MAX, Guard, own_names
 from zbk.system.event_log import EventLog
 
 BACKLOG: Final = 64

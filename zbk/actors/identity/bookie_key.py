@@ -13,9 +13,8 @@ from collections.abc import Callable
 import msgspec
 
 from zbk.config import BookieConfig, SecurityConfig
-from zbk.config.http_address import host_of
+from zbk.config.http_address import host_of, is_loopback
 from zbk.errors import InsecureBookieError
-from zbk.http.guard import is_loopback
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.principals import PrincipalStore
 from zbk.metadata.stores.store import MetadataStore
