@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 PATH: Final = Path(sys.prefix) / "share" / "zbk-tests" / "spark.jsa"
+EXIT_TIMEOUT_S: Final = 300
+"""The archive is written while Java ends: five seconds on a quiet core."""
 
 
 def options() -> str:
@@ -24,11 +26,18 @@ def main() -> None:
     from tests.support.spark import QUICK_JAVA, QUICK_SETTINGS  # noqa: PLC0415 - which imports this
 
     PATH.parent.mkdir(parents=True, exist_ok=True)
-    dump = f"{QUICK_JAVA} -Xlog:disable -XX:ArchiveClassesAtExit={PATH}"
+    made = PATH.with_suffix(".made")  # nobody may find half of it
+    dump = f"{QUICK_JAVA} -Xlog:disable -XX:ArchiveClassesAtExit={made}"
     settings = {"spark.driver.extraJavaOptions": dump, **QUICK_SETTINGS}
     with session.start("classes", master="local[2]", settings=settings, log_level="OFF") as spark:
         frame = spark.createDataFrame([(1, "a"), (2, "b")], "number long, text string")
         assert frame.groupBy("text").count().filter("count > 0").count() == 2
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None, "the session runs"
+    java = gateway.proc
+    java.stdin.close()  # it ends then
+    java.wait(EXIT_TIMEOUT_S)
+    made.rename(PATH)
 
 
 if __name__ == "__main__":
