@@ -22,6 +22,7 @@ def options() -> str:
 
 def main() -> None:
     """Make the archive: of all classes that a session loads until it ends."""
+    PATH.unlink(missing_ok=True)  # no Java makes an archive while it uses another one
     from pyspark_zbk import session  # noqa: PLC0415 - only where the archive is made
     from tests.support.spark import QUICK_JAVA, QUICK_SETTINGS  # noqa: PLC0415 - which imports this
 
