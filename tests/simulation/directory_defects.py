@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from zbk.actors.serve.turn import Ticket, Turn
+from zbk.actors.serve.tickets import Ticket
+from zbk.actors.serve.turn import Turn
 from zbk.storage.checkpoint import Checkpoint
 
 _take_synced = Turn.take_synced

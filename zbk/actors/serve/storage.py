@@ -38,7 +38,8 @@ from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import ResolveAgain
 from zbk.actors.serve.read_requests import ReadRequests
 from zbk.actors.serve.sync_queue import Synced
-from zbk.actors.serve.turn import AddCounts, Ticket, Turn
+from zbk.actors.serve.tickets import Ticket
+from zbk.actors.serve.turn import AddCounts, Turn
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.errors import (
     BusyError,

@@ -1,11 +1,8 @@
 """Output of one storage-actor turn: answers, reads, and a ticket of each journal.
 
-A *ticket* is the promise of one group of journal records. Answers to clients travel with the group
-and are sent by the actor that writes it (VD) or syncs it. Reads and sync cursors that wait for
-stable storage come back to the storage actor with ``Synced``.
-
-Each journal has its own tickets, counted from 1. All records of a ledger go to one journal, and a
-promise about the ledger is a ticket of that journal.
+A *ticket* is the promise of one group of journal records (``zbk.actors.serve.tickets``). Answers to
+clients travel with the group and are sent by the actor that writes it (VD) or syncs it. Reads and
+sync cursors that wait for stable storage come back to the storage actor with ``Synced``.
 
 An add enters a ticket only after it is in storage: on a full disk the adds of a turn are refused as
 if they had not come. For those of recoveries the reserve is tried.
@@ -14,10 +11,8 @@ Owned by the storage actor; the request classes of this package fill it.
 """
 
 import threading
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,7 +21,7 @@ from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.actors.serve.parts import ServeParts
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.refusals import answerable, refusal_of
-from zbk.actors.serve.sync_queue import AppendGroup, SyncProgress
+from zbk.actors.serve.tickets import JournalTickets, Quiescing, Stored, Ticket
 from zbk.durability.level import AcknowledgesAfter
 from zbk.errors import (
     CorruptRecordError,
@@ -44,9 +39,6 @@ from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, LacAnswer, Message, Refused
-
-if TYPE_CHECKING:
-    from zbk.tracing.request_spans import RequestSpan
 
 
 class AddCounts(msgspec.Struct):
@@ -71,123 +63,6 @@ class Admitted(msgspec.Struct, frozen=True):
     recorded_lac: int | None  # that a start would find in it; None: it is not the last entry
     is_recovery: bool
     has_cursor: bool
-
-
-class Stored:
-    """Entries of a VD ledger in a ticket: its sync cursor moves over them after the sync."""
-
-    __slots__ = ("first", "last", "slot")
-
-    def __init__(self, slot: LedgerSlot, first: int, last: int) -> None:
-        self.slot = slot
-        self.first = first
-        self.last = last
-
-
-class _Quiescing:
-    """A stop that waits until so many journals have synced their tickets."""
-
-    def __init__(self, is_quiet: threading.Event, journal_count: int) -> None:
-        self._is_quiet = is_quiet
-        self._left_count = journal_count
-
-    def synced(self) -> None:
-        """Record that one journal has synced its ticket."""
-        self._left_count -= 1
-        if not self._left_count:
-            self._is_quiet.set()
-
-
-class Ticket:
-    """The promise of one group of journal records."""
-
-    __slots__ = (
-        "after_sync",
-        "after_write",
-        "fenced",
-        "fetches",
-        "number",
-        "quiesced",
-        "spans",
-        "stored",
-        "syncs",
-    )
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.after_write: list[Outbound] = []
-        self.after_sync: list[Outbound] = []
-        self.stored: list[Stored] = []
-        self.fenced: list[LedgerSlot] = []
-        self.fetches: list[Fetch] = []  # of fencing reads
-        self.syncs: list[tuple[Inbound, LedgerSlot]] = []
-        self.quiesced: list[_Quiescing] = []
-        self.spans: list[RequestSpan] = []  # of the requests that are traced
-
-    @property
-    def is_waited_for(self) -> bool:
-        """True when a client or a stop waits until the ticket is on stable storage."""
-        return bool(self.after_sync or self.fetches or self.fenced or self.syncs or self.quiesced)
-
-    @property
-    def is_sync_news(self) -> bool:
-        """True when the storage actor has work once the ticket is on stable storage."""
-        return bool(self.stored or self.fetches or self.fenced or self.syncs or self.quiesced)
-
-
-class JournalTickets:
-    """The tickets of one journal: the one that is being filled, and those that wait for a sync."""
-
-    __slots__ = (
-        "awaited_size",
-        "filled",
-        "handed_size",
-        "progress",
-        "records",
-        "synced_number",
-        "unsynced",
-    )
-
-    def __init__(self, progress: SyncProgress) -> None:
-        self.progress = progress
-        self.handed_size = 0  # bytes of all records that the journal actor got
-        self.awaited_size = 0  # of these, bytes of tickets whose sync is waited for
-        self.filled = Ticket(0)
-        self.records: list[JournalRecord] = []  # of that ticket
-        self.synced_number = 0  # when the turn began; the journal may be further by now
-        self.unsynced: deque[Ticket] = deque()  # that mean work here after their sync
-
-    def begin(self) -> None:
-        """Begin a ticket."""
-        self.filled = Ticket(self.filled.number + 1)
-        self.synced_number = self.progress.synced_ticket
-
-    def end(self, received_us: int) -> AppendGroup | None:
-        """Return the ticket as a group; ``None`` if it is empty."""
-        ticket = self.filled
-        records, self.records = self.records, []
-        is_waited_for = ticket.is_waited_for
-        if not (records or is_waited_for):
-            return None
-        is_sync_news = ticket.is_sync_news
-        if is_sync_news:
-            self.unsynced.append(ticket)
-        group = AppendGroup(
-            ticket=ticket.number,
-            records=records,
-            size=sum(record.size for record in records),
-            after_write=ticket.after_write,
-            after_sync=ticket.after_sync,
-            is_sync_news=is_sync_news,
-            is_sync_needed=is_waited_for,
-            received_us=received_us,
-            handed_us=monotonic_us(),
-            spans=ticket.spans,
-        )
-        self.handed_size += group.size
-        if is_waited_for:
-            self.awaited_size += group.size
-        return group
 
 
 class Turn:
@@ -376,7 +251,7 @@ class Turn:
 
     def when_synced(self, is_quiet: threading.Event) -> None:
         """Set an event once everything up to now is on stable storage, in all journals."""
-        quiescing = _Quiescing(is_quiet, len(self._tickets))
+        quiescing = Quiescing(is_quiet, len(self._tickets))
         for tickets in self._tickets:
             tickets.filled.quiesced.append(quiescing)
 
