@@ -40,7 +40,7 @@ ARGUMENTS = {
     "metadata export": "/gone/dump.jsonl",
     "metadata import": "{file}",
     "metadata check": "",
-    "key generate": "0",
+    "key generate": "gone --dir /gone",
     "key show": "/gone",
     "key list": "",
     "principal add": "gone --key /gone",
