@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from zbk.config.http_address import HTTP_PORT_STEP
+
 _LOOPBACK: Final = "127.0.0.1"
 _LISTENING: Final = "0A"
 _EPHEMERAL_RANGE_PATH: Final = "/proc/sys/net/ipv4/ip_local_port_range"
@@ -48,7 +50,8 @@ def lasting_port(taken: Collection[int] = ()) -> int:
     """Return a free loopback port that outgoing connections do not get; 0 if there is none.
 
     A server that starts again at its port needs one: the kernel gives a port of its ephemeral range
-    to any connection while the server is away. Source: ``ip_local_port_range`` in ip(7).
+    to any connection while the server is away. Source: ``ip_local_port_range`` in ip(7). No such
+    port is ``HTTP_PORT_STEP`` above another one: a bookie that starts may take that for its HTTP.
 
     Args:
         taken: ports that are reserved already, though they are free.
@@ -57,7 +60,8 @@ def lasting_port(taken: Collection[int] = ()) -> int:
     stop = _first_ephemeral_port()
     for _ in range(_LASTING_TRIES if stop > _LASTING_PORT_MIN else 0):
         port = choice.randrange(_LASTING_PORT_MIN, stop)
-        if port not in taken and is_free_port(port):
+        is_for_http = (port - _LASTING_PORT_MIN) // HTTP_PORT_STEP % 2
+        if not is_for_http and port not in taken and is_free_port(port):
             return port
     return 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zbk.config.http_address import HTTP_PORT_STEP
 from zbk.system import machine
 from zbk.system.fsync_probe import PROBE_COUNT_MAX, fsync_times_us
 from zbk.system.ports import free_ports, is_free_port, lasting_port, port_use
@@ -69,6 +70,13 @@ def test_a_lasting_port_is_free_and_no_connection_gets_it() -> None:
 
     assert 0 < port < first_ephemeral
     assert is_free_port(port)
+
+
+def test_no_lasting_port_is_that_of_another_bookies_http() -> None:
+    ports = {lasting_port() for _ in range(200)}
+
+    assert not ports & {port + HTTP_PORT_STEP for port in range(10_000, 16_000)}
+    assert len({(port - 10_000) // HTTP_PORT_STEP for port in ports}) == 2
 
 
 def test_a_port_that_is_in_use_or_reserved_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
