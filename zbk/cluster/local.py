@@ -39,7 +39,7 @@ from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.clock import monotonic_s
 from zbk.system.files import OsFiles
-from zbk.system.ports import is_free_port, lasting_port
+from zbk.system.ports import PortLeases
 
 START_TIMEOUT_S: Final = 30.0
 LOOK_INTERVAL_S: Final = 0.03
@@ -110,6 +110,7 @@ class LocalCluster:
         self._start_timeout_s = start_timeout_s
         self._uri = ""
         self._seats: list[BookieSeat] = []
+        self._ports = PortLeases()
         self._children: dict[int, Child] = {}
         self._bookies: dict[int, LocalBookie] = {}
         self._is_expected_down: set[int] = set()
@@ -281,6 +282,7 @@ class LocalCluster:
                 "(Ctrl-C in its terminal), or give another folder with --data"
             )
         self._exit.callback(lock.close)
+        self._exit.callback(self._ports.release)
         if not is_new:
             state = local_state.read_state(self.folder)
             local_state.check_fits(state, self.folder, self._kind, self._bookie_count)
@@ -332,10 +334,8 @@ class LocalCluster:
         former = {index: 0 if one is None else one.incarnation for index, one in found.items()}
         ports = {seat.port for seat in self._seats}
         for index in indexes:
-            port = self._seats[index].port
-            if port == 0 or not is_free_port(port):
-                port = lasting_port(ports)
-                ports.add(port)
+            port = self._ports.take(self._seats[index].port, taken=ports)
+            ports.add(port)
             command = self._bookie_command(index, port)
             log_path = self.folder / f"bookie{index}.log"
             self._children[index] = Child(f"bookie {index}", command, log_path)

@@ -46,6 +46,49 @@ def is_free_port(port: int) -> bool:
     return _listen_error(_LOOPBACK, port) is None
 
 
+class PortLeases:
+    """The loopback ports that a process keeps for its servers, though they may be down.
+
+    A lease is a bound socket that does not listen. A server that allows the reuse of addresses, as
+    ZeroMQ does, listens beside it. No other process gets the port from ``lasting_port`` meanwhile,
+    and the kernel ends the lease with the process. Source: ``SO_REUSEADDR`` in socket(7).
+    """
+
+    def __init__(self) -> None:
+        self._leases: dict[int, socket.socket] = {}
+
+    def take(self, former: int = 0, taken: Collection[int] = ()) -> int:
+        """Return the port for a server: the former one if nothing else has it; 0 if there is none.
+
+        Args:
+            former: the port that the server had; 0 if it never ran.
+            taken: ports that are reserved already, though they are free.
+        """
+        if former and (former in self._leases or self._lease(former) or is_free_port(former)):
+            return former  # the last case: connections of its former process are not forgotten yet
+        for port in _lasting_ports():
+            if port not in taken and self._lease(port):
+                return port
+        return 0
+
+    def release(self) -> None:
+        """End all leases. Twice is fine."""
+        while self._leases:
+            self._leases.popitem()[1].close()
+
+    def _lease(self, port: int) -> bool:
+        """Bind a port that no socket has, not even one that does not listen."""
+        lease = socket.socket()
+        try:
+            lease.bind((_LOOPBACK, port))
+        except OSError:
+            lease.close()
+            return False
+        lease.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # from now on, for the server
+        self._leases[port] = lease
+        return True
+
+
 def lasting_port(taken: Collection[int] = ()) -> int:
     """Return a free loopback port that outgoing connections do not get; 0 if there is none.
 
@@ -56,14 +99,11 @@ def lasting_port(taken: Collection[int] = ()) -> int:
     Args:
         taken: ports that are reserved already, though they are free.
     """
-    choice = random.SystemRandom()
-    stop = _first_ephemeral_port()
-    for _ in range(_LASTING_TRIES if stop > _LASTING_PORT_MIN else 0):
-        port = choice.randrange(_LASTING_PORT_MIN, stop)
-        is_for_http = (port - _LASTING_PORT_MIN) // HTTP_PORT_STEP % 2
-        if not is_for_http and port not in taken and is_free_port(port):
-            return port
-    return 0
+    leases = PortLeases()
+    try:
+        return leases.take(taken=taken)
+    finally:
+        leases.release()
 
 
 def free_ports(count: int) -> list[int]:
@@ -74,6 +114,17 @@ def free_ports(count: int) -> list[int]:
             probe = stack.enter_context(socket.create_server((_LOOPBACK, 0)))
             ports.append(lasting_port(ports) or int(probe.getsockname()[1]))
     return ports
+
+
+def _lasting_ports() -> Iterator[int]:
+    """Yield ports outside the ephemeral range in random order, a bounded number of them."""
+    choice = random.SystemRandom()
+    stop = _first_ephemeral_port()
+    for _ in range(_LASTING_TRIES if stop > _LASTING_PORT_MIN else 0):
+        port = choice.randrange(_LASTING_PORT_MIN, stop)
+        is_for_http = (port - _LASTING_PORT_MIN) // HTTP_PORT_STEP % 2
+        if not is_for_http:
+            yield port
 
 
 def _first_ephemeral_port() -> int:

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from zbk.config.http_address import HTTP_PORT_STEP
 from zbk.system import machine
 from zbk.system.fsync_probe import PROBE_COUNT_MAX, fsync_times_us
-from zbk.system.ports import free_ports, is_free_port, lasting_port, port_use
+from zbk.system.ports import PortLeases, free_ports, is_free_port, lasting_port, port_use
 
 
 def test_every_setting_has_a_value_or_is_neutral() -> None:
@@ -62,6 +63,13 @@ def test_an_address_of_another_machine_is_not_free() -> None:
     assert found.reason
 
 
+@pytest.fixture
+def leases() -> Iterator[PortLeases]:
+    leases = PortLeases()
+    yield leases
+    leases.release()
+
+
 @pytest.mark.skipif(not os.path.ismount("/proc"), reason="no /proc")
 def test_a_lasting_port_is_free_and_no_connection_gets_it() -> None:
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -89,6 +97,43 @@ def test_a_port_that_is_in_use_or_reserved_is_not_chosen(monkeypatch: pytest.Mon
         assert lasting_port() == 0
     assert lasting_port() == used
     assert lasting_port({used}) == 0
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="no /proc")
+def test_a_leased_port_is_for_one_server_only(
+    leases: PortLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = leases.take()
+    monkeypatch.setattr("zbk.system.ports._LASTING_PORT_MIN", port)
+    monkeypatch.setattr("zbk.system.ports._first_ephemeral_port", lambda: port + 1)
+
+    assert port
+    assert leases.take() == lasting_port() == 0  # the server did not start yet
+    with socket.create_server(("127.0.0.1", port)):
+        assert leases.take() == 0
+    assert leases.take() == 0  # it is down for a while
+    assert leases.take(former=port) == port
+    leases.release()
+    assert lasting_port() == port
+
+
+def test_a_former_port_that_another_server_has_is_not_leased(leases: PortLeases) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        used = server.getsockname()[1]
+        assert leases.take(former=used) != used
+    assert leases.take(former=used) == used
+
+
+def test_a_former_port_with_remembered_connections_is_taken_again(leases: PortLeases) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        server.accept()[0].close()  # the server's side closes first: the kernel remembers it
+        client.close()
+
+    assert leases.take(former=port) == port
+    with socket.create_server(("127.0.0.1", port)):
+        assert not is_free_port(port)
 
 
 def test_free_ports_are_different_and_are_there_without_lasting_ones(
