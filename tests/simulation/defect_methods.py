@@ -20,7 +20,7 @@ from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
 from zbk.durability.outside_sync import Effect as SyncEffect
-from zbk.durability.outside_sync import OutsideSync
+from zbk.durability.outside_sync import OutsideSync, ReadMetadata
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import (
@@ -300,10 +300,12 @@ def hold_what_is_volatile(self: WritePath) -> int:
     return self.last_acked_id + 1
 
 
-def asks_no_metadata(self: OutsideSync) -> Steps[SyncEffect, tuple[LedgerMetadata, int]]:
-    """V7: the metadata are those that the sync began with."""
-    yield from ()
-    return self._metadata, self._version
+def ignores_the_metadata(
+    _self: OutsideSync, _before: int
+) -> Steps[SyncEffect, tuple[LedgerMetadata, int, bool]]:
+    """V7: the cursors count, whatever the metadata say."""
+    metadata, version = yield ReadMetadata()
+    return metadata, version, False
 
 
 def read_as_it_comes(self: SimulatedOutsideSyncer, done: Callable[[Found], None]) -> None:

@@ -430,7 +430,7 @@ def _volatile_defects() -> Iterator[Defect]:
     yield Defect(
         "V7", "a sync from outside counts bookies that were replaced", 4_000,
         [
-            (OutsideSync, "_look", wrong.asks_no_metadata),
+            (OutsideSync, "_look", wrong.ignores_the_metadata),
             (SimulatedOutsideSyncer, "_read_metadata", wrong.read_as_it_comes),
         ],
     )  # fmt: skip

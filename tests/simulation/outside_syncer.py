@@ -17,9 +17,11 @@ from zbk.durability.outside_sync import (
     Effect,
     OutsideSync,
     ReadMetadata,
+    RecordLac,
     TellLac,
 )
 from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.protocol.ledger.changes import report_lac
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.procedure import Procedure, Steps
 from zbk.transport.events import News, Reply
@@ -61,6 +63,19 @@ class SimulatedOutsideSyncer:
         ledgers, ledger_id = self._ledgers, self._ledger_id
         self._world.metadata.submit(self.node, lambda: ledgers.read(ledger_id, is_fresh=True), done)
 
+    def _ask_store(self, effect: ReadMetadata | RecordLac, done: Callable[[Found], None]) -> None:
+        ledgers, ledger_id = self._ledgers, self._ledger_id
+        if isinstance(effect, ReadMetadata):
+            self._read_metadata(done)
+            return
+
+        def record() -> tuple[LedgerMetadata, int]:
+            return ledgers.update(
+                ledger_id, lambda now: report_lac(now, effect.fragment, effect.lac)
+            )
+
+        self._world.metadata.submit(self.node, record, done)
+
     def _on_metadata(self, found: Found) -> None:
         if isinstance(found, ZbkError):
             self._again()
@@ -93,8 +108,8 @@ class SimulatedOutsideSyncer:
             self._again()
 
         steps = OutsideSync(metadata, version).run()
-        read = self._read_metadata
-        _OutsideSyncBody(world, self.node, self._pool, metadata, steps, read, done).run()
+        asked = self._ask_store
+        _OutsideSyncBody(world, self.node, self._pool, metadata, steps, asked, done).run()
 
 
 class _OutsideSyncBody:
@@ -107,7 +122,7 @@ class _OutsideSyncBody:
         pool: ClientPool,
         metadata: LedgerMetadata,
         steps: Steps[Effect, int],
-        read_metadata: Callable[[Callable[[Found], None]], None],
+        ask_store: Callable[[ReadMetadata | RecordLac, Callable[[Found], None]], None],
         done: Callable[[int | ZbkError], None],
     ) -> None:
         self._world = world
@@ -116,7 +131,7 @@ class _OutsideSyncBody:
         self._metadata = metadata
         self._procedure = Procedure(steps)
         self._bookies: tuple[str, ...] = ()
-        self._read_metadata = read_metadata
+        self._ask_store = ask_store
         self._done = done
 
     def run(self) -> None:
@@ -140,8 +155,10 @@ class _OutsideSyncBody:
             case TellLac(bookies, lac):
                 self._world.sometimes["outside sync: tells the LAC"] += 1
                 self._ask_all(bookies, self._lac_request(lac), lambda _told: self._answer(None))
-            case ReadMetadata():
-                self._read_metadata(self._metadata_read)
+            case ReadMetadata() | RecordLac():
+                is_record = isinstance(effect, RecordLac)
+                self._world.sometimes["outside sync: records the LAC"] += is_record
+                self._ask_store(effect, self._metadata_read)
             case None:
                 self._done(self._procedure.result)
 

@@ -129,7 +129,7 @@ class World:
         self.sometimes[f"ledger: with the digest {digest_type}"] += 1
 
         def make(ledger_id: int) -> LedgerMetadata:
-            return LedgerMetadata(
+            metadata = LedgerMetadata(
                 ledger_id=ledger_id,
                 ensemble_size=quorum.ensemble_size,
                 write_quorum_size=quorum.write_size,
@@ -142,6 +142,8 @@ class World:
                 created_ms=0,
                 creation_token=token,
             )
+            has_sync_cursor = level_of(ledger_type).has_sync_cursor
+            return metadata.recording_reported_lac() if has_sync_cursor else metadata
 
         return make
 

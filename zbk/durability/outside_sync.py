@@ -5,12 +5,17 @@ from the cursors (``SyncedLac``). If the LAC grew, the client sends it to the bo
 the cursor of a bookie with a hole over that hole. So it asks all of them again, until the LAC does
 not grow.
 
-Before a higher LAC is sent, and before the sync fails, the client reads the metadata again. A
-bookie that was replaced meanwhile may have entries of the new fragment, for example because it left
-limbo with copies of them, but a recovery does not ask it. So cursors count only if the metadata are
-still those that named the bookies. If they changed, the next round asks the bookies that they name
-now. The writer replaces a bookie at a sync point only, so what an unchanged ensemble has synced
-stays there.
+Before a higher LAC is sent, the client records it in the metadata, by compare-and-swap
+(``changes.report_lac``): the writer may not have learned it, and would begin a new fragment below
+it, with another bookie. A recovery would then ask a bookie that lacks what was reported. The record
+succeeds only while the fragment whose bookies were asked is the last one, so what they have synced
+stays in that fragment. The writer begins every later fragment above the record.
+
+A bookie that was replaced meanwhile may have entries of the new fragment, for example because it
+left limbo with copies of them, but a recovery does not ask it. So the client reads the metadata
+again also before the sync fails, and if they changed, the next round asks the bookies that they
+name now. Old ledgers have no record. Their writers replace a bookie only when all that they have
+sent is acknowledged and durable, so there it suffices to read the metadata again.
 
     heard      the bookie reported a cursor, or has no such ledger: nothing is synced there
     not heard  every other case
@@ -28,7 +33,8 @@ import msgspec
 
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import CannotAdvanceError, NoSuchLedgerError, ZbkError
-from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.entry.words import LedgerState
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.procedure import Steps
 
 ROUND_COUNT_MAX: Final = 16
@@ -62,7 +68,17 @@ class ReadMetadata(msgspec.Struct, frozen=True):
     """Read the metadata, with every change made until now. Answer: they and their version."""
 
 
-Effect: TypeAlias = AskSync | TellLac | ReadMetadata
+class RecordLac(msgspec.Struct, frozen=True):
+    """Record a LAC that this fragment's bookies have synced, before it is sent to anyone.
+
+    Answer: the metadata after it, and their version. They have the LAC, or show why not.
+    """
+
+    fragment: Fragment
+    lac: int
+
+
+Effect: TypeAlias = AskSync | TellLac | ReadMetadata | RecordLac
 
 
 class OutsideSync:
@@ -90,10 +106,9 @@ class OutsideSync:
             is_short = self._quorum.ensemble_size - len(failures) < self._quorum.ack_size
             if self._lac == before and not is_short:
                 break
-            metadata, version = yield from self._look()
+            metadata, version, is_changed = yield from self._look(before)
             if metadata.last_entry_id is not None:
                 return metadata.last_entry_id
-            is_changed = version != self._version
             if is_changed and round_number < ROUND_COUNT_MAX:
                 self._adopt(metadata, version)
             elif is_changed or is_short:
@@ -109,10 +124,11 @@ class OutsideSync:
         return max(self._floor, self._synced.lac)
 
     def _adopt(self, metadata: LedgerMetadata, version: int) -> None:
-        self._metadata = metadata
         self._version = version
-        self._bookies = metadata.last_fragment.bookies
-        self._floor = metadata.last_fragment.first_entry_id - 1
+        self._fragment = metadata.last_fragment
+        self._bookies = self._fragment.bookies
+        self._records = metadata.records_reported_lac
+        self._floor = metadata.confirmed_floor
         self._synced = SyncedLac(self._quorum)
 
     def _ask(self) -> Steps[Effect, dict[int, ZbkError]]:
@@ -126,6 +142,18 @@ class OutsideSync:
                 failures[slot] = answer
         return failures
 
-    def _look(self) -> Steps[Effect, tuple[LedgerMetadata, int]]:
-        metadata, version = yield ReadMetadata()
-        return metadata, version
+    def _look(self, before: int) -> Steps[Effect, tuple[LedgerMetadata, int, bool]]:
+        """Read the metadata; record a LAC above ``before`` in them, if they have a place for it.
+
+        Return them, their version, and whether the cursors are void.
+        """
+        lac = self._lac
+        if lac == before or not self._records:
+            metadata, version = yield ReadMetadata()
+            return metadata, version, version != self._version
+        metadata, version = yield RecordLac(self._fragment, lac)
+        is_last = metadata.state is LedgerState.OPEN and metadata.last_fragment == self._fragment
+        is_recorded = is_last and metadata.confirmed_floor >= lac
+        if is_recorded:
+            self._version = version
+        return metadata, version, not is_recorded

@@ -30,7 +30,7 @@ import msgspec
 from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError, ZbkError
 from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.protocol.entry.digest import checksum
-from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION, LedgerMetadata
 from zbk.security.credentials import BookieDoors
 from zbk.security.principals import Principal
 
@@ -222,11 +222,16 @@ class AuditorStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ValueT = TypeVar("ValueT", bound=msgspec.Struct)
-"""A struct with the field ``format_version``, whose default is the version that this zbk writes."""
+"""A struct with the field ``format_version``, whose default is the version that this zbk writes.
+
+Only ledgers have a default below the newest format: older clients read what does not need it.
+"""
 
 
 @cache
 def _format_version(value_type: type[msgspec.Struct]) -> int:
+    if value_type is LedgerMetadata:
+        return METADATA_FORMAT_VERSION
     found = {field.name: field.default for field in msgspec.structs.fields(value_type)}
     return int(found["format_version"])
 

@@ -10,6 +10,7 @@ from zbk.durability.outside_sync import (
     Effect,
     OutsideSync,
     ReadMetadata,
+    RecordLac,
     TellLac,
 )
 from zbk.errors import (
@@ -20,6 +21,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.changes import report_lac
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.procedure import Procedure
@@ -233,6 +235,66 @@ def test_a_ledger_whose_metadata_change_all_the_time_does_not_keep_the_sync_for_
     assert version == 4 + ROUND_COUNT_MAX
     assert failed.value.last_durable_id == -1
     assert "the metadata changed in 16 rounds" in str(failed.value)
+
+
+# ------------------------------------------------------------------ ledgers that record the LAC
+
+FIRST = Fragment(0, BOOKIES)
+RECORDING = open_ledger().recording_reported_lac()
+
+
+def cursors(*values: int) -> dict[int, Cursor]:
+    return {slot: Cursor(1, value) for slot, value in enumerate(values)}
+
+
+def test_a_lac_is_recorded_before_any_bookie_is_told_it() -> None:
+    sync = started(RECORDING)
+
+    assert sync.give(cursors(4, 5, 6)) == RecordLac(FIRST, 5)
+    assert sync.give((RECORDING.with_reported_lac(5), 5)) == TellLac(BOOKIES, 5)
+    assert sync.tell() == AskSync(BOOKIES, 5)
+    assert sync.give(cursors(5, 5, 6)) == 5
+
+
+def test_a_higher_record_of_another_sync_is_as_good() -> None:
+    sync = started(RECORDING)
+    sync.give(cursors(4, 5, 6))
+
+    assert sync.give((RECORDING.with_reported_lac(9), 7)) == TellLac(BOOKIES, 5)
+
+
+def test_a_sync_begins_with_the_record_of_the_one_before() -> None:
+    sync = Sync(RECORDING.with_reported_lac(5))
+    assert sync.begun == AskSync(BOOKIES, 5)
+
+    assert sync.give(cursors(-1, -1, -1)) == 5
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        RECORDING.with_new_fragment(4, ("b0", "b3", "b4")),
+        RECORDING.with_new_fragment(0, ("b0", "b3", "b4")),
+    ],
+    ids=["later", "in place"],
+)
+def test_a_lac_of_a_fragment_that_ended_is_neither_recorded_nor_told(now: LedgerMetadata) -> None:
+    sync = started(RECORDING)
+    sync.give(cursors(7, 7, 3))
+
+    start = now.last_fragment.first_entry_id
+    assert report_lac(now, FIRST, 7) is None
+    assert sync.give((now, 5)) == AskSync(("b0", "b3", "b4"), start - 1)
+    assert sync.give(cursors(start - 1, start - 1, start - 1)) == start - 1
+
+
+def test_a_lac_of_a_ledger_that_is_being_recovered_is_not_told() -> None:
+    sync = started(RECORDING)
+    sync.give(cursors(7, 7, 3))
+    now = RECORDING.with_recovery()
+
+    assert report_lac(now, FIRST, 7) is None
+    assert sync.give((now, 5)) == AskSync(BOOKIES, -1)
 
 
 def test_what_comes_after_the_end_is_late() -> None:

@@ -11,6 +11,7 @@ from zbk.client.write.ledger_creation import (
     plan_ledger,
     sync_policy,
 )
+from zbk.durability.level import level_of
 from zbk.errors import ArgumentValueError, LedgerClosedError, UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -120,7 +121,8 @@ class LedgerWriteCalls(ClientConnection):
             check_policy(policy, current.ledger_type)
             if current.state is not LedgerState.OPEN:
                 raise LedgerClosedError(ledger_id, current.last_entry_id)
-            return current.with_writer()
+            has_sync_cursor = level_of(current.ledger_type).has_sync_cursor
+            return current.with_writer(records_reported_lac=has_sync_cursor)
 
         metadata, _version = self._ledgers.update(ledger_id, claim)
         return self._writers.start(metadata, password, policy)

@@ -13,10 +13,12 @@ from zbk.durability.outside_sync import (
     Effect,
     OutsideSync,
     ReadMetadata,
+    RecordLac,
     TellLac,
 )
 from zbk.errors import ZbkError
 from zbk.metadata.records.ledgers import LedgerStore
+from zbk.protocol.ledger.changes import report_lac
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.procedure import Procedure
 from zbk.transport.events import Reply
@@ -34,6 +36,7 @@ def sync_from_outside(
         CannotAdvanceError: too few bookies answered.
         NoSuchLedgerError: the ledger was deleted meanwhile.
         MetadataUnavailableError: the metadata store did not answer.
+        MetadataConflictError: other clients changed the metadata all the time.
     """
     ledger, ask_all = context.requests, context.sender.ask_all
 
@@ -47,6 +50,10 @@ def sync_from_outside(
                 return None
             case ReadMetadata():
                 return ledgers.read(metadata.ledger_id, is_fresh=True)
+            case RecordLac(fragment, lac):
+                return ledgers.update(
+                    metadata.ledger_id, lambda current: report_lac(current, fragment, lac)
+                )
             case _:
                 assert_never(effect)
 

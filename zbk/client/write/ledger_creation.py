@@ -135,7 +135,7 @@ class LedgerCreator:
 
         def make(ledger_id: int) -> LedgerMetadata:
             ensemble = self._placer.new_ensemble(plan.quorum.ensemble_size, self._wait_ms / 1000)
-            return LedgerMetadata(
+            metadata = LedgerMetadata(
                 ledger_id=ledger_id,
                 ensemble_size=plan.quorum.ensemble_size,
                 write_quorum_size=plan.quorum.write_size,
@@ -150,6 +150,8 @@ class LedgerCreator:
                 has_writer=has_writer,
                 custom_metadata=dict(plan.custom_metadata),
             )
+            has_sync_cursor = level_of(plan.ledger_type).has_sync_cursor
+            return metadata.recording_reported_lac() if has_sync_cursor else metadata
 
         return [metadata for metadata, _version in self._ledgers.create_many(make, count)]
 

@@ -79,6 +79,19 @@ def change_ensemble(
             return current.with_new_fragment(first_entry_id, bookies, length_before)
 
 
+def report_lac(current: LedgerMetadata, fragment: Fragment, lac: int) -> LedgerMetadata | None:
+    """Return the ledger with a LAC that a client other than the writer is about to report.
+
+    ``fragment`` is the one whose bookies have synced the entries up to it. ``None`` if the ledger
+    has it already, or is not OPEN, or if the fragment is not the last one any more: then the LAC
+    must not be reported.
+    """
+    is_last = current.state is LedgerState.OPEN and current.last_fragment == fragment
+    if not is_last or lac <= current.confirmed_floor:
+        return None
+    return current.with_reported_lac(lac)
+
+
 def begin_recovery(current: LedgerMetadata) -> LedgerMetadata | None:
     """Return the ledger IN_RECOVERY; ``None`` if it is so already, or is closed."""
     return current.with_recovery() if current.state is LedgerState.OPEN else None

@@ -2,7 +2,8 @@
 
 The metadata of a ledger are an immutable value. These changes are legal:
 
-    OPEN         -> OPEN         a new last fragment, or one bookie replaced by another
+    OPEN         -> OPEN         a new last fragment, or one bookie replaced by another, or a
+                                 higher reported LAC
     OPEN         -> IN_RECOVERY
     OPEN         -> CLOSED       by its writer
     IN_RECOVERY  -> IN_RECOVERY  one bookie replaced by another
@@ -29,17 +30,26 @@ import msgspec
 from zbk.errors import IllegalTransitionError
 from zbk.protocol.entry.digest import LEDGER_KEY_SIZE
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.fragments import Fragment, are_cut, problem_of_change
 from zbk.protocol.ledger.quorum import Quorum
 
-METADATA_FORMAT_VERSION = 2
-"""2 added ``ledger_key``: a zbk that knew only 1 would lose it with the next change."""
+__all__ = [
+    "METADATA_FORMAT_VERSION",
+    "PLAIN_FORMAT_VERSION",
+    "Fragment",
+    "LedgerMetadata",
+    "check_transition",
+]
 
+METADATA_FORMAT_VERSION = 3
+"""The newest format that this zbk reads and writes.
 
-class Fragment(msgspec.Struct, frozen=True):
-    """A run of consecutive entries with one ensemble."""
+2 added ``ledger_key``: a zbk that knew only 1 would lose it with the next change. 3 added
+``reported_lac``: a zbk that knew only 2 would report a LAC without recording it.
+"""
 
-    first_entry_id: int
-    bookies: tuple[str, ...]  # bookie ids, by slot
+PLAIN_FORMAT_VERSION = 2
+"""The format of ledgers that have no ``reported_lac``."""
 
 
 class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +60,17 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
       * each ensemble has ``ensemble_size`` different bookies;
       * ``last_entry_id`` and ``length`` are given exactly when the state is CLOSED;
       * ``ledger_key`` is a whole key, or empty for ledgers created in format 1;
-      * ``length_before`` is given only while the ledger is not CLOSED.
+      * ``length_before`` is given only while the ledger is not CLOSED;
+      * ``reported_lac`` is given exactly in format 3, and only while the ledger is not CLOSED.
 
     ``length_before`` is the bytes of payload before the last fragment. The writer that begins a
     fragment records it, so that a recovery that finds the fragment empty knows the ledger's length
     without a bookie of an earlier fragment. If it is not given, the recovery reads the last entry.
+
+    ``reported_lac`` is the highest LAC that a client other than the writer has found out and may
+    have reported to anyone; -1 is none. A ledger whose entries may be acknowledged and not synced
+    has it from its creation on. Such a client raises it before it reports, so the writer begins no
+    fragment at or below it, and no recovery ends below it (``durability.outside_sync``).
 
     Bookies require the key. The metadata keep it so that a repair can copy entries without the
     ledger's password: a client that can read the metadata can copy entries, as in BookKeeper, whose
@@ -79,7 +95,8 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     custom_metadata: dict[str, bytes] = {}
     ledger_key: bytes = b""
     length_before: int | msgspec.UnsetType = msgspec.UNSET  # see above
-    format_version: int = METADATA_FORMAT_VERSION
+    reported_lac: int | msgspec.UnsetType = msgspec.UNSET  # see above
+    format_version: int = PLAIN_FORMAT_VERSION
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -100,13 +117,21 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             return "last entry id and length belong to the state CLOSED only"
         if self.last_entry_id is not None and self.last_entry_id < NO_ENTRY:
             return f"impossible last entry id {self.last_entry_id}"
-        return self._length_problem() or self._key_problem()
+        return self._length_problem() or self._reported_lac_problem() or self._key_problem()
 
     def _length_problem(self) -> str:
         if self.length is not None and self.length < 0:
             return f"impossible length {self.length}"
         if isinstance(self.length_before, int) and (self.is_closed or self.length_before < 0):
             return f"impossible length {self.length_before} before the last fragment"
+        return ""
+
+    def _reported_lac_problem(self) -> str:
+        lac = self.reported_lac
+        if isinstance(lac, int) != (self.format_version > PLAIN_FORMAT_VERSION):
+            return "a reported LAC belongs to metadata of format 3 only"
+        if isinstance(lac, int) and (self.is_closed or lac < NO_ENTRY):
+            return f"impossible reported LAC {lac}"
         return ""
 
     def _key_problem(self) -> str:
@@ -130,6 +155,22 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         return self.state is LedgerState.CLOSED
 
     @property
+    def records_reported_lac(self) -> bool:
+        """True when a client that reports a LAC has to record it first."""
+        return isinstance(self.reported_lac, int)
+
+    @property
+    def confirmed_floor(self) -> int:
+        """An entry up to which all are confirmed, as these metadata say; -1 is none.
+
+        It is the end of the last fragment but one, or the reported LAC if that is higher.
+        """
+        start = self.last_fragment.first_entry_id
+        return (
+            max(start - 1, self.reported_lac) if isinstance(self.reported_lac, int) else start - 1
+        )
+
+    @property
     def last_fragment(self) -> Fragment:
         """The fragment to which the writer of an open ledger appends."""
         return self.fragments[-1]
@@ -150,7 +191,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             state=LedgerState.CLOSED,
             last_entry_id=last_entry_id,
             length=length,
-            length_before=msgspec.UNSET,
+            **self._end_of_open(),
         )
 
     def with_closed_by_recovery(
@@ -168,18 +209,33 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             fragments=(*kept, *fragments),
             last_entry_id=last_entry_id,
             length=length,
-            length_before=msgspec.UNSET,
+            **self._end_of_open(),
         )
 
-    def with_writer(self) -> Self:
+    def recording_reported_lac(self) -> Self:
+        """Return the metadata of a new ledger, or of one without a writer, that will record it."""
+        return msgspec.structs.replace(
+            self, reported_lac=NO_ENTRY, format_version=METADATA_FORMAT_VERSION
+        )
+
+    def with_reported_lac(self, lac: int) -> Self:
+        """Return the metadata with a LAC that may be reported once they are in the store."""
+        return self._changed(reported_lac=lac)
+
+    def with_writer(self, *, records_reported_lac: bool = False) -> Self:
         """Return the metadata of a reserved ledger that now has its writer.
+
+        ``records_reported_lac``: others can find out a LAC of it, and have to record it.
 
         Raises:
             IllegalTransitionError: it has or had a writer.
         """
         if self.has_writer:
             raise IllegalTransitionError(f"ledger {self.ledger_id}", "it has a writer already")
-        return self._changed(has_writer=True)
+        if not records_reported_lac or self.records_reported_lac:
+            return self._changed(has_writer=True)
+        version = METADATA_FORMAT_VERSION
+        return self._changed(has_writer=True, reported_lac=NO_ENTRY, format_version=version)
 
     def with_recovery(self) -> Self:
         """Return the metadata of the ledger IN_RECOVERY."""
@@ -238,6 +294,15 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             fragments=(*self.fragments[:index], *parts, *self.fragments[index + 1 :])
         )
 
+    def _end_of_open(self) -> dict[str, object]:
+        """Return what a closed ledger does not need: so all of them have the plain format."""
+        version = min(self.format_version, PLAIN_FORMAT_VERSION)
+        return {
+            "length_before": msgspec.UNSET,
+            "reported_lac": msgspec.UNSET,
+            "format_version": version,
+        }
+
     def _changed(self, **fields: object) -> Self:
         changed = msgspec.structs.replace(self, **fields)
         check_transition(self, changed)
@@ -256,7 +321,6 @@ _FIXED = (
     "creation_token",
     "custom_metadata",
     "ledger_key",
-    "format_version",
 )
 
 _NEXT_STATES = {
@@ -284,58 +348,34 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
         new.last_fragment == old.last_fragment
     ):
         raise IllegalTransitionError(name, "the length before the last fragment never changes")
+    _check_reported_lac(old, new, name)
     if old.has_writer != new.has_writer and (old.has_writer or new.state is not LedgerState.OPEN):
         raise IllegalTransitionError(name, "only an open ledger without a writer gets one, once")
-    problem = "" if _is_cut(old, new) else _fragment_problem(old, new)
-    if problem:
-        raise IllegalTransitionError(name, problem)
+    if not are_cut(old.fragments, new.fragments, old.last_entry_id):
+        problem = problem_of_change(old.fragments, new.fragments, (old.state, new.state))
+        if problem:
+            raise IllegalTransitionError(name, problem)
 
 
-def _fragment_problem(old: LedgerMetadata, new: LedgerMetadata) -> str:
-    """Return the problem with the change of fragments, or "".
-
-    In the old fragments one bookie may be replaced, or the last ensemble as a whole: in an open
-    ledger if the fragment has no entries, as its writer knows; at the end of a recovery if all its
-    entries were written back. New fragments are appended: one in an open ledger, any number when a
-    recovery closes the ledger, because it did not publish them before.
-    """
-    kept = new.fragments[: len(old.fragments)]
-    if [f.first_entry_id for f in kept] != [f.first_entry_id for f in old.fragments]:
-        return "the starts of fragments never change"
-    added_count = len(new.fragments) - len(old.fragments)
-    is_open = old.state is new.state is LedgerState.OPEN
-    is_recovered = old.state is LedgerState.IN_RECOVERY and new.is_closed
-    if added_count and not (is_recovered or (is_open and added_count == 1)):
-        return f"{added_count} fragments are not added from {old.state} to {new.state}"
-    changed = [(a, b) for a, b in zip(old.fragments, kept, strict=True) if a != b]
-    if not changed:
-        return ""
-    if changed == [(old.fragments[-1], kept[-1])] and (
-        is_recovered or (is_open and not added_count)
+def _check_reported_lac(old: LedgerMetadata, new: LedgerMetadata, name: str) -> None:
+    """Check that a reported LAC only grows, and that nothing begins or ends below it."""
+    before, after = old.reported_lac, new.reported_lac
+    if isinstance(before, int) and new.is_closed:
+        end = new.last_entry_id
+        assert end is not None, "it is closed"
+        if end < before:
+            problem = f"it cannot end at {end}, because entries up to {before} were reported"
+            raise IllegalTransitionError(name, problem)
+    elif isinstance(before, int):
+        if not isinstance(after, int) or after < before:
+            raise IllegalTransitionError(name, "the reported LAC never falls")
+        start = new.last_fragment.first_entry_id
+        if start != old.last_fragment.first_entry_id and start <= before:
+            problem = f"no fragment begins at {start}, because entries up to {before} were reported"
+            raise IllegalTransitionError(name, problem)
+    elif isinstance(after, int) and (old.has_writer or after != NO_ENTRY):
+        raise IllegalTransitionError(name, "a ledger records reported LACs from its first entry on")
+    if old.format_version != new.format_version and isinstance(before, int) == isinstance(
+        after, int
     ):
-        return ""
-    replaced_count = sum(
-        x != y for a, b in changed for x, y in zip(a.bookies, b.bookies, strict=True)
-    )
-    if replaced_count != 1 or added_count:
-        return "one bookie of one fragment is replaced at a time"
-    return ""
-
-
-def _is_cut(old: LedgerMetadata, new: LedgerMetadata) -> bool:
-    """Return whether the only change is that a closed ledger's fragment became several.
-
-    They have the same bookies, and all start at or before the end.
-    """
-    last, added_count = old.last_entry_id, len(new.fragments) - len(old.fragments)
-    if last is None or added_count < 1:
-        return False
-    before = old.fragments
-    for index, fragment in enumerate(before):
-        stop = index + added_count + 1
-        parts = new.fragments[index:stop]
-        others = (*new.fragments[:index], *new.fragments[stop:])
-        if others == (*before[:index], *before[index + 1 :]) and parts[0] == fragment:
-            is_inside = parts[-1].first_entry_id <= last
-            return is_inside and all(part.bookies == fragment.bookies for part in parts)
-    return False
+        raise IllegalTransitionError(name, "format_version never changes")

@@ -14,7 +14,8 @@ no writer can add one. The steps:
     close       by a compare-and-swap of the body               zbk.protocol.ledger.changes
 
 The reading starts after the highest LAC, but never before the last fragment: its writer began that
-after all entries before it were confirmed (BookKeeper #2615).
+after all entries before it were confirmed (BookKeeper #2615). Nor does it start below the LAC that
+the metadata record as reported: its entries are on stable storage of an ack quorum.
 
 Any number of clients may recover one ledger at the same time: each finds every acknowledged entry.
 The first compare-and-swap decides the end; the others adopt it. A recovery that fails leaves the
@@ -77,8 +78,7 @@ class RecoveryCore:
         self._metadata = metadata
         self._digest = digest
         self._limits = limits or RecoveryLimits()
-        floor = metadata.last_fragment.first_entry_id - 1
-        self._fence = FenceRound(metadata.quorum, floor, self._limits)
+        self._fence = FenceRound(metadata.quorum, metadata.confirmed_floor, self._limits)
         self._reads: RecoveryReads | None = None
         self._writes: RecoveryWrites | None = None
         self._length: LengthRead | None = None

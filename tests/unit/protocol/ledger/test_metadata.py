@@ -8,7 +8,12 @@ import pytest
 
 from zbk.errors import IllegalTransitionError
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
-from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata, check_transition
+from zbk.protocol.ledger.metadata import (
+    METADATA_FORMAT_VERSION,
+    Fragment,
+    LedgerMetadata,
+    check_transition,
+)
 from zbk.protocol.ledger.quorum import Quorum
 
 OPEN = LedgerMetadata(
@@ -98,6 +103,50 @@ def test_a_reserved_ledger_gets_its_writer_once() -> None:
     assert claimed.has_writer
     with pytest.raises(IllegalTransitionError):
         claimed.with_writer()
+
+
+RECORDING = changed(OPEN, ledger_type=LedgerType.VD_JOURNAL).recording_reported_lac()
+REPORTED = RECORDING.with_reported_lac(7)
+
+
+def test_a_reported_lac_grows_and_goes_with_the_close() -> None:
+    assert (OPEN.format_version, RECORDING.format_version) == (2, METADATA_FORMAT_VERSION)
+    assert [m.confirmed_floor for m in (OPEN, RECORDING, REPORTED)] == [-1, -1, 7]
+    assert REPORTED.with_new_fragment(10, ("a", "d", "c")).confirmed_floor == 9
+    assert REPORTED.with_recovery().reported_lac == 7
+
+    closed = REPORTED.with_closed(7, 90)
+    assert (closed.reported_lac, closed.format_version) == (msgspec.UNSET, 2)
+    assert REPORTED.with_recovery().with_closed_by_recovery((), 7, 90) == closed
+
+
+def test_nothing_begins_or_ends_below_what_was_reported() -> None:
+    with pytest.raises(IllegalTransitionError, match="up to 7 were reported"):
+        REPORTED.with_new_fragment(7, ("a", "d", "c"))
+    with pytest.raises(IllegalTransitionError, match="up to 7 were reported"):
+        REPORTED.with_closed(6, 80)
+    with pytest.raises(IllegalTransitionError, match="up to 7 were reported"):
+        REPORTED.with_recovery().with_closed_by_recovery((), 6, 80)
+    with pytest.raises(IllegalTransitionError, match="never falls"):
+        REPORTED.with_reported_lac(6)
+    with pytest.raises(IllegalTransitionError, match="from its first entry on"):
+        check_transition(LONGER, LONGER.recording_reported_lac())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"reported_lac": 7}, {"format_version": 3}, {"format_version": 3, "reported_lac": -2}],
+)
+def test_a_reported_lac_and_its_format_belong_together(fields: dict[str, object]) -> None:
+    with pytest.raises(IllegalTransitionError, match="reported LAC"):
+        changed(OPEN, **fields)
+
+
+def test_a_ledger_without_a_writer_records_the_lac_from_its_claim_on() -> None:
+    reserved = changed(OPEN, has_writer=False)
+
+    assert reserved.with_writer(records_reported_lac=True).reported_lac == -1
+    assert reserved.with_writer() == OPEN
 
 
 # ------------------------------------------------------------------ illegal changes
