@@ -23,6 +23,8 @@ from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 from zbk.config import BookieConfig
 from zbk.http import serve
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.connect import open_store
 from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
 
 
@@ -100,6 +102,36 @@ def test_bookies_report_their_space_files_and_garbage_collection(api: Api) -> No
     counts = api.ask("GET", "/api/v1/bookie/cluster_info")
     assert (counts["totalBookiesCount"], counts["writableBookiesCount"]) == (5, 5)
     assert api.ask("GET", "/api/v1/config/server_config")["metadata"] == api.running.metadata_uri
+
+
+def test_compaction_is_suspended_at_one_bookie(api: Api) -> None:
+    other = api.running.bookies[1].bookie_id
+    path = "/api/v1/bookie/gc/suspend_compaction"
+    suspended = api.ask("PUT", path, suspendMajor=True, suspendMinor=True)
+    assert suspended == {"isMajorGcSuspended": "true", "isMinorGcSuspended": "true"}
+    assert api.ask("GET", f"{path}?bookie_id={other}") == {
+        "isMajorGcSuspended": "false",
+        "isMinorGcSuspended": "false",
+    }
+    told = api.ask("PUT", "/api/v1/bookie/gc", compaction="minor")
+    assert told["compaction_gave_up"] == "minor compaction is suspended"
+    api.ask("PUT", "/api/v1/bookie/gc/resume_compaction", resumeMajor=True, resumeMinor=True)
+    assert api.ask("PUT", "/api/v1/bookie/gc", compaction="minor")["compaction_gave_up"] == ""
+
+
+def test_a_bookie_tests_itself_and_leaves_no_ledger(api: Api) -> None:
+    before = list(api.client.list_ledgers())
+    assert api.ask("GET", "/api/v1/bookie/sanity") == {"passed": True, "readOnly": False}
+    assert list(api.client.list_ledgers()) == before
+    own = api.running.bookies[0].bookie_id
+    registry = BookieRegistry(open_store(api.running.metadata_uri))
+    registry.switch_readonly(own, is_readonly=True)
+    wait_until(lambda: api.client.bookie_info(own).is_readonly)
+    wait_until(lambda: api.ask("GET", "/api/v1/bookie/sanity")["readOnly"])
+    registry.switch_readonly(own, is_readonly=False)
+    wait_until(lambda: not api.client.bookie_info(own).is_readonly)
+    with pytest.raises(zbk.errors.BookieUnavailableError, match="not registered"):
+        api.client.test_bookie("b-unknown")
 
 
 def test_a_ledger_with_a_password_is_made_read_and_closed(api: Api) -> None:

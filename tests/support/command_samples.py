@@ -51,6 +51,8 @@ ARGUMENTS = {
     "bookie ls": "",
     "bookie show": "{bookie}",
     "bookie gc": "{bookie} --timeout 1ms",
+    "bookie compaction": "{bookie}",
+    "bookie test": "{bookie} --timeout 1ms",
     "bookie scrub": "--all --status",
     "bookie unsynced": "",
     "bookie readonly": "{bookie}",

@@ -153,6 +153,9 @@ class FakeClient(FakeLogs):
         self.under_replicated: Mapping[str, Sequence[Span]] = {}
         self.recover_timeout_s: float | None = None
         self.scrubbed: list[tuple[str, bool | None]] = []  # begun, only asked, or waited for
+        self.suspended: set[str] = set()  # kinds of compaction
+        self.tested: list[str] = []  # bookies
+        self.self_test_error: ZbkError | None = None
         self.is_closed = False
 
     def __enter__(self) -> Self:
@@ -279,6 +282,19 @@ class FakeClient(FakeLogs):
             compacted_log_count=logs,
             compacted_size=1_000 * logs,
         )
+
+    def switch_compaction(
+        self, bookie_id: str, *, suspend: Iterable[str] = (), resume: Iterable[str] = ()
+    ) -> list[str]:
+        assert bookie_id in BOOKIES
+        self.suspended = (self.suspended | set(suspend)) - set(resume)
+        return sorted(self.suspended)
+
+    def test_bookie(self, bookie_id: str, *, timeout: float = 5.0) -> None:
+        assert timeout > 0
+        self.tested.append(bookie_id)
+        if self.self_test_error is not None:
+            raise self.self_test_error
 
     def bookie_info(self, bookie_id: str) -> BookieInfo:
         numbers = {

@@ -1,20 +1,27 @@
 """Operations on bookies. Without ``bookie_id`` they are about the bookie of this process."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from zbk.admin.cluster import Cluster
 from zbk.admin.operation import Arguments
 from zbk.config.http_address import host_of
-from zbk.errors import InvalidOptionError, UnavailableError
+from zbk.errors import BookieReadOnlyError, InvalidOptionError, UnavailableError, ZbkError
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.election import read_auditor
+from zbk.system.event_log import EventLog
 from zbk.wire.messages import CollectGarbage, GarbageStatus
 
 if TYPE_CHECKING:
-    from zbk.client.operations.garbage_collection import CompactionName
+    from collections.abc import Collection
+
+    from zbk.client.operations.garbage_collection import CompactionName, KindName
     from zbk.wire.messages import BookieInfo
+
+TEST_TIMEOUT_S: Final = 5.0
+
+LOG = EventLog("zbk.admin")
 
 
 def list_bookies(cluster: Cluster, given: Arguments) -> dict[str, str | None]:
@@ -148,6 +155,41 @@ def collect_garbage(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     return _without_id(msgspec.structs.asdict(done))
 
 
+def test_bookie(cluster: Cluster, given: Arguments) -> dict[str, bool]:
+    """Write entries to a bookie, read and delete them; return whether that passed."""
+    bookie_id = _bookie_id(cluster, given)
+    try:
+        cluster.client.test_bookie(bookie_id, timeout=TEST_TIMEOUT_S)
+    except BookieReadOnlyError:
+        return {"passed": False, "readOnly": True}
+    except ZbkError as error:
+        LOG.warning(
+            "admin.self_test_failed",
+            "the self-test of bookie %(bookie_id)s failed: %(error)s",
+            bookie_id=bookie_id,
+            error=error,
+        )
+        return {"passed": False, "readOnly": False}
+    return {"passed": True, "readOnly": False}
+
+
+def suspended_compaction(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Return which kinds of compaction a bookie has suspended, as texts "true" or "false"."""
+    return _suspended(cluster.client.switch_compaction(_bookie_id(cluster, given)))
+
+
+def suspend_compaction(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Suspend kinds of compaction at a bookie until they are resumed, or it restarts."""
+    kinds = _kinds(given["suspendMajor"], given["suspendMinor"], "suspendMajor")
+    return _suspended(cluster.client.switch_compaction(_bookie_id(cluster, given), suspend=kinds))
+
+
+def resume_compaction(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Resume kinds of compaction at a bookie."""
+    kinds = _kinds(given["resumeMajor"], given["resumeMinor"], "resumeMajor")
+    return _suspended(cluster.client.switch_compaction(_bookie_id(cluster, given), resume=kinds))
+
+
 def scrub_status(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Return the progress of a bookie's scrubber."""
     found = cluster.client.scrub(_bookie_id(cluster, given), is_pass_wanted=False)
@@ -157,6 +199,20 @@ def scrub_status(cluster: Cluster, given: Arguments) -> dict[str, Any]:
 def scrub_bookie(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     """Make a bookie begin to read all its files for damage."""
     return _without_id(msgspec.structs.asdict(cluster.client.scrub(_bookie_id(cluster, given))))
+
+
+def _kinds(is_major: bool | None, is_minor: bool | None, name: str) -> "list[KindName]":
+    """Return the kinds that a request names; one of the two parameters is required."""
+    if is_major is None and is_minor is None:
+        raise InvalidOptionError(name, "", "give it, or the one for minor compaction")
+    kinds: list[KindName] = ["major"] if is_major else []
+    return [*kinds, "minor"] if is_minor else kinds
+
+
+def _suspended(kinds: "Collection[str]") -> dict[str, str]:
+    return {
+        f"is{kind.title()}GcSuspended": str(kind in kinds).lower() for kind in ("major", "minor")
+    }
 
 
 def _space(info: "BookieInfo") -> dict[str, int | None]:

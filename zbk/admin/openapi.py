@@ -30,7 +30,7 @@ def document() -> dict[str, Any]:
 
 
 def _operation(one: Operation) -> dict[str, Any]:
-    body = {"requestBody": _body(one)} if one.is_action and one.parameters else {}
+    body = {"requestBody": _body(one)} if one.has_body and one.parameters else {}
     return {
         "operationId": one.name,
         "summary": one.summary,

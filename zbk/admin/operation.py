@@ -126,9 +126,20 @@ class Operation(msgspec.Struct, frozen=True):
     commands: tuple[str, ...] = ()
     """The commands that do the same, without their arguments."""
 
+    is_writing: bool = False
+    """A GET that changes something, because BookKeeper's does."""
+
+    refused: Mapping[str, str] = {}
+    """Names that a user may expect among the parameters, and why they are none."""
+
     @property
     def is_action(self) -> bool:
         """Return whether it changes something."""
+        return self.is_writing or self.method != "GET"
+
+    @property
+    def has_body(self) -> bool:
+        """Return whether a request may have the parameters in a body."""
         return self.method != "GET"
 
     @property
@@ -148,6 +159,9 @@ class Operation(msgspec.Struct, frozen=True):
             InvalidOptionError: one is unknown, missing or wrong.
         """
         known = {one.name: one for one in self.parameters}
+        refused = sorted(self.refused.keys() & given.keys())
+        if refused:
+            raise InvalidOptionError(", ".join(refused), "", self.refused[refused[0]])
         for name in given:
             if name not in known:
                 names = ", ".join(known) or "none"

@@ -320,6 +320,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         commands=("zbk config show",),
     ),
     Operation(
+        "PUT", "/api/v1/config/server_config",
+        "Change options of this process that need no restart, until it restarts or SIGHUP "
+        "re-reads the configuration.",
+        process.set_server_config, _map(_TEXT),
+        (Parameter("log_level", "string", "Level of the log.", None, choices=process.LEVELS),),
+        refused=process.FIXED_OPTIONS,
+    ),
+    Operation(
         "GET", "/api/v1/zbk/config/sources",
         "Show these options with the source of each: command line, a variable, a file, default.",
         own_bookie.option_sources, _map(_fields(value=_TEXT, source=_TEXT)),
@@ -413,6 +421,42 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("forceMinor", "boolean", "As compaction=minor.", default=False),
         ),
         commands=("zbk bookie gc",),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/gc/suspend_compaction",
+        "Show which kinds of compaction a bookie has suspended.",
+        bookies.suspended_compaction,
+        _fields(isMajorGcSuspended=_TEXT, isMinorGcSuspended=_TEXT), (_BOOKIE_ID,),
+        commands=("zbk bookie compaction",),
+    ),
+    Operation(
+        "PUT", "/api/v1/bookie/gc/suspend_compaction",
+        "Suspend compaction at a bookie until it is resumed, or the bookie restarts.",
+        bookies.suspend_compaction,
+        _fields(isMajorGcSuspended=_TEXT, isMinorGcSuspended=_TEXT),
+        (
+            _BOOKIE_ID,
+            Parameter("suspendMajor", "boolean", "Suspend major compaction.", None),
+            Parameter("suspendMinor", "boolean", "Suspend minor compaction.", None),
+        ),
+        commands=("zbk bookie compaction",),
+    ),
+    Operation(
+        "PUT", "/api/v1/bookie/gc/resume_compaction", "Resume compaction at a bookie.",
+        bookies.resume_compaction,
+        _fields(isMajorGcSuspended=_TEXT, isMinorGcSuspended=_TEXT),
+        (
+            _BOOKIE_ID,
+            Parameter("resumeMajor", "boolean", "Resume major compaction.", None),
+            Parameter("resumeMinor", "boolean", "Resume minor compaction.", None),
+        ),
+        commands=("zbk bookie compaction",),
+    ),
+    Operation(
+        "GET", "/api/v1/bookie/sanity",
+        "Write a few entries to a bookie, read them and delete them.",
+        bookies.test_bookie, _fields(passed=_FLAG, readOnly=_FLAG), (_BOOKIE_ID,),
+        commands=("zbk bookie test",), is_writing=True,
     ),
     Operation(
         "GET", "/api/v1/zbk/bookie/scrub", "Show the progress of a bookie's scrubber.",

@@ -9,13 +9,20 @@ import msgspec
 from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
-from zbk.errors import DamageError
+from zbk.config import BookieConfig
+from zbk.errors import DamageError, InvalidOptionError
 from zbk.security.credentials import own_credentials
 from zbk.system.event_log import EventLog
 from zbk.version import __version__
 
 SURVEY_TIMEOUT_S: Final = 5.0
 LEVELS: Final = ("debug", "info", "warning", "error")
+
+FIXED_OPTIONS: Final = dict.fromkeys(
+    (*BookieConfig.__struct_fields__, "log_format"),
+    "needs a restart: change it in the configuration, then restart the bookie",
+)
+"""Options that a running bookie does not change, and why."""
 
 LOG = EventLog("zbk.admin")
 
@@ -57,3 +64,10 @@ def set_log_level(cluster: Cluster, given: Arguments) -> dict[str, str]:
     LOG.warning("log.level", "the log level becomes %(wanted_level)s", wanted_level=given["level"])
     logging.getLogger("zbk").setLevel(given["level"].upper())
     return log_level(cluster, {})
+
+
+def set_server_config(cluster: Cluster, given: Arguments) -> dict[str, str]:
+    """Change what needs no restart; return what was changed."""
+    if given["log_level"] is None:
+        raise InvalidOptionError("log_level", "", "give it: no other option can be changed")
+    return {"log_level": set_log_level(cluster, {"level": given["log_level"]})["level"]}

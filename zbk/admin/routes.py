@@ -177,7 +177,7 @@ async def _given(operation: Operation, request: Request) -> dict[str, object]:
     if secret:
         header = SECRET_HEADER.lower().encode()
         pairs += [(secret, value) for name, value in request.headers.raw if name == header]
-    if operation.is_action:
+    if operation.has_body:
         pairs += (await _body(request)).items()
     given = dict(pairs)
     if len(given) != len(pairs):

@@ -231,11 +231,16 @@ class GetBookieInfo(Message, frozen=True, tag="bookie_info"):
     """Request information about the bookie itself."""
 
 
+CompactionKinds: TypeAlias = Annotated[list[Literal["minor", "major"]], Meta(max_length=2)]
+
+
 class CollectGarbage(Message, frozen=True, tag="gc"):
     """Start a round of garbage collection, or request its progress. Answered at once."""
 
     is_round_wanted: bool = True
     compaction: Literal["", "minor", "major"] = ""  # to follow in that round, due or not
+    suspend: CompactionKinds = []  # until they are resumed, or the bookie restarts
+    resume: CompactionKinds = []
 
 
 class Scrub(Message, frozen=True, tag="scrub"):
@@ -427,6 +432,7 @@ class GarbageStatus(Message, frozen=True, tag="gc_ok"):
     compacted_log_count: Natural = 0  # entry logs, copied as far as they live, and removed
     compacted_size: Natural = 0  # bytes that this freed
     compaction_gave_up: Annotated[str, Meta(max_length=4096)] = ""  # why it did less than it might
+    suspended: CompactionKinds = []  # kinds of compaction, after what the request changed
 
 
 class ScrubStatus(Message, frozen=True, tag="scrub_ok"):

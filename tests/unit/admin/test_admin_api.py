@@ -36,6 +36,8 @@ from zbk.client.dataset.datasets import DataSets
 from zbk.config import BookieConfig
 from zbk.errors import (
     BadVersionError,
+    BookieReadOnlyError,
+    BookieUnavailableError,
     CorruptRecordError,
     DataSetConflictError,
     InvalidOptionError,
@@ -169,6 +171,9 @@ SAMPLES: dict[str, object] = {
     "enabled": "true",
     "delay_seconds": 5,
     "level": "info",
+    "log_level": "info",
+    "suspendMajor": "true",
+    "resumeMinor": "true",
     "readOnly": "true",
     "bookie_src": BOOKIES[0],
     "bookie_id": BOOKIES[0],
@@ -177,6 +182,13 @@ SAMPLES: dict[str, object] = {
     "position": "0:0",
     "dataset": "events",
 }
+
+NEEDED = {
+    "set_server_config": ("log_level",),
+    "suspend_compaction": ("suspendMajor",),
+    "resume_compaction": ("resumeMinor",),
+}
+"""Of parameters that can all be left out, those that make a request."""
 
 NEEDS_BOOKIES = {"check_ledger", "show_version"}
 """Their answers are checked in ``tests.integration.test_admin_api_jobs``."""
@@ -203,7 +215,12 @@ def test_every_answer_is_as_the_document_describes_it(
     if operation.name == "stop_job":
         api.cluster.jobs.begin("nothing", {}, lambda _progress, _is_stopped: True)
     samples = SAMPLES | {"load_id": load_id}
-    required = {one.name: samples[one.name] for one in operation.parameters if one.is_required}
+    wanted = NEEDED.get(operation.name, ())
+    required = {
+        one.name: samples[one.name]
+        for one in operation.parameters
+        if one.is_required or one.name in wanted
+    }
     answer = api.ask(operation.method, operation.path, **required)
     assert answer.status == 200, answer.body
     check_answer(operation.method, operation.path, json.loads(answer.body))
@@ -478,6 +495,51 @@ def test_garbage_collection_compacts_as_both_vocabularies_say(
 ) -> None:
     answer = ask(f"{api.url}/api/v1/bookie/gc", "PUT", body=json.dumps(given).encode())
     assert json.loads(answer.body)["compacted_log_count"] == log_count
+
+
+def test_compaction_is_suspended_and_resumed_by_kind(api: Api) -> None:
+    suspend, resume = (f"/api/v1/bookie/gc/{one}_compaction" for one in ("suspend", "resume"))
+    assert api.get(suspend) == {"isMajorGcSuspended": "false", "isMinorGcSuspended": "false"}
+    api.ask("PUT", suspend, suspendMajor="true", suspendMinor="false")
+    assert api.get(suspend) == {"isMajorGcSuspended": "true", "isMinorGcSuspended": "false"}
+    api.ask("PUT", suspend, suspendMinor="true")
+    api.ask("PUT", resume, resumeMajor="true")
+    assert api.get(suspend) == {"isMajorGcSuspended": "false", "isMinorGcSuspended": "true"}
+    for path in (suspend, resume):
+        assert api.ask("PUT", path).status == 400
+
+
+@pytest.mark.parametrize(
+    ("failure", "answer"),
+    [
+        (None, {"passed": True, "readOnly": False}),
+        (BookieReadOnlyError("b-1"), {"passed": False, "readOnly": True}),
+        (BookieUnavailableError("b-1", "gone"), {"passed": False, "readOnly": False}),
+    ],
+)
+def test_a_bookie_tests_itself(
+    api: Api, failure: ZbkError | None, answer: dict[str, object]
+) -> None:
+    api.client.self_test_error = failure
+    assert api.get("/api/v1/bookie/sanity") == answer
+    assert api.client.tested == [BOOKIES[0]]
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_options_that_need_a_restart_are_refused_by_name(api: Api) -> None:
+    path = "/api/v1/config/server_config"
+    refused = ask(
+        f"{api.url}{path}",
+        "PUT",
+        body=b'{"log_level": "debug", "listen": "tcp://a:1", "journal_dir": "/j"}',
+    )
+    assert refused.status == 400
+    assert "journal_dir, listen" in refused.body
+    assert "needs a restart" in refused.body
+    assert logging.getLogger("zbk").getEffectiveLevel() != logging.DEBUG
+    assert api.ask("PUT", path).status == 400
+    assert ask(f"{api.url}{path}", "PUT", body=b'{"log_level": "debug"}').status == 200
+    assert logging.getLogger("zbk").level == logging.DEBUG
 
 
 def test_the_document_describes_bodies_and_keeps_passwords_out_of_queries(api: Api) -> None:

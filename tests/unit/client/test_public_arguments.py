@@ -98,6 +98,7 @@ POSITION = [
 ]
 SIZE = [*types("3", 3.0, None, YES), *values(0, -1, 65, 2**70)]
 TEXT = [*types(None, 7, b"me", ["me"]), *values("x" * 10_000, "\udcff")]
+KINDS = [*types(None, 7, [None], b"minor"), *values("minor", ["all"], [""])]
 TICKETS = [
     *types(None, "events", {"name": "events"}, DATA_LEDGER),
     *types(msgspec.structs.replace(TICKET, name=7)),
@@ -152,11 +153,13 @@ BAD: dict[str, list[Wrong]] = {
         *types(1.5, b"1s", [1], YES),
         *values(0, -1, 2**70, "", "7", "0s", "fast", "8 miles", "-1s"),
     ],
+    "resume": KINDS,
     "roll_ms": [*types("5", 1.5, None, YES), *values(-1, 2**70)],
     "roll_size": [*types("5 MiB", 1.5, None, YES), *values(0, -1, 2**70)],
     "schema": types("schema", None, 7, {}),
     "start": POSITION,
     "stream": TEXT,
+    "suspend": KINDS,
     "tell": types(7, None, "print"),
     "ticket": TICKETS,
     "timeout": TIMEOUT,

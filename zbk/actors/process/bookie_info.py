@@ -8,6 +8,7 @@ import pykka
 from zbk.actors.identity.identity import service_note
 from zbk.actors.identity.losses import Losses
 from zbk.actors.serve.sync_queue import SyncQueue
+from zbk.actors.upkeep.compaction_rounds import CompactionRounds
 from zbk.actors.upkeep.gc import GcAsked
 from zbk.actors.upkeep.scrub import ScrubAsked
 from zbk.actors.upkeep.scrub_status import scrub_status
@@ -15,6 +16,7 @@ from zbk.config import BookieConfig
 from zbk.protocol.upkeep.compaction import CompactionKind
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
+from zbk.system.event_log import EventLog, Names
 from zbk.system.files import FileSystem
 from zbk.system.process import usage
 from zbk.transport.greeting import Identity
@@ -29,6 +31,8 @@ from zbk.wire.messages import (
     Scrub,
     ScrubStatus,
 )
+
+LOG = EventLog("zbk.bookie")
 
 
 class BookieStatus:
@@ -71,6 +75,8 @@ class BookieStatus:
         collector = self.actors["gc"]
         counts = collector.counts
         awaited_round = counts.begun_round + 1
+        if request.suspend or request.resume:
+            _switch(collector.compaction, request)
         if request.is_round_wanted:
             kind = CompactionKind(request.compaction) if request.compaction else None
             collector.actor_ref.tell(GcAsked(awaited_round, kind))
@@ -91,6 +97,7 @@ class BookieStatus:
             compacted_log_count=compacted.log_count,
             compacted_size=compacted.freed_size,
             compaction_gave_up=compacted.gave_up[:4096],
+            suspended=sorted(one.value for one in collector.compaction.suspended),
         )
 
     def _scrub(self, request: Scrub) -> ScrubStatus:
@@ -175,3 +182,16 @@ class BookieStatus:
 
     def _space(self, path: str) -> tuple[int, int]:
         return self._files.free_size(path), self._files.total_size(path)
+
+
+def _switch(compaction: CompactionRounds, request: CollectGarbage) -> None:
+    """Suspend and resume kinds of compaction; log a change."""
+    wanted = compaction.suspended.union(map(CompactionKind, request.suspend))
+    wanted = wanted.difference(map(CompactionKind, request.resume))
+    if wanted != compaction.suspended:
+        compaction.suspended = wanted
+        LOG.warning(
+            "compaction.switched",
+            "an operator switched compaction; suspended now: %(suspended)s",
+            suspended=Names(sorted(wanted)),
+        )

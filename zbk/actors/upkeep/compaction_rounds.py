@@ -3,7 +3,8 @@
 Each round looks at the logs that are new, so that the bookie can report what compaction would win.
 A compaction that is due or requested follows at once, one ledger directory after the other, all at
 one rate. It may take hours. If another round is wanted meanwhile, a due compaction lets that round
-go first and stays due; a requested one runs to its end.
+go first and stays due; a requested one runs to its end. A suspended kind does not begin, and ends
+after the log under way.
 
 Owned and run by the gc actor. Source: BookKeeper's ``GarbageCollectorThread.runWithFlags``.
 """
@@ -51,6 +52,7 @@ class CompactionRounds:
         self.counts = CompactionCounts()  # since the start
         self.round_counts = CompactionCounts()  # of the last round
         self.wins = dict.fromkeys(CompactionKind, Win())  # after the last round
+        self.suspended: frozenset[CompactionKind] = frozenset()  # written by the storage actor
         throttle = Throttle(options.rate_size)
         self._directories = [
             DirectoryCompaction(
@@ -82,7 +84,7 @@ class CompactionRounds:
         yield from self.finish()
         for one in self._directories:
             yield from one.look(is_counting=self._is_used)
-        kind = asked or self._clock.due(self._waits.now_ms())
+        kind = asked or self._clock.due(self._waits.now_ms(), self.suspended)
         if kind is not None:
             yield from self._compact(kind, is_other_wanted if asked is None else lambda: False)
         shares = [share for one in self._directories for share in one.shares]
@@ -98,7 +100,12 @@ class CompactionRounds:
             self.counts.gave_up = f"{kind} compaction is off: its threshold is 0"
             return
         for one in self._directories:
-            is_through = yield from one.compact(threshold, should_end)
+            if kind in self.suspended:
+                self.counts.gave_up = f"{kind} compaction is suspended"
+                return
+            is_through = yield from one.compact(
+                threshold, lambda: kind in self.suspended or should_end()
+            )
             if not is_through:
                 return
         self._clock.ended(kind, self._waits.now_ms())

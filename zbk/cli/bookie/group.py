@@ -167,6 +167,11 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
             "ls": ("group:ls", "List the registered bookies."),
             "show": ("group:show", "Show the state that a bookie reports."),
             "gc": ("gc:gc", "Ask a running bookie to drop deleted ledgers."),
+            "compaction": (
+                "compaction:compaction",
+                "Suspend compaction at a running bookie, or resume it.",
+            ),
+            "test": ("self_test:self_test", "Write to a running bookie, and read it back."),
             "scrub": ("scrub:scrub", "Ask running bookies to look for damage on their disks."),
             "unsynced": ("unsynced:unsynced", "List the ledgers with the most un-synced entries."),
             "readonly": ("readonly:readonly", "Switch a bookie to read-only, or back."),

@@ -1,13 +1,16 @@
 """The calls of a client that concern single bookies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from zbk.client import arguments
 from zbk.client.calls.connection import ClientConnection
 from zbk.client.operations.garbage_collection import (
     CompactionName,
+    KindName,
     collect_garbage,
+    compaction_kinds,
     compaction_name,
+    switch_compaction,
 )
 from zbk.client.operations.scrub import ask_scrub, follow_scrub
 from zbk.metadata.values import BookieRegistration
@@ -49,6 +52,26 @@ class BookieCalls(ClientConnection):
         timeout_s = arguments.seconds(timeout)
         self.check_usable()
         return collect_garbage(self._requests, bookie_id, timeout_s, compaction)
+
+    def switch_compaction(
+        self,
+        bookie_id: str,
+        *,
+        suspend: Iterable[KindName] = (),
+        resume: Iterable[KindName] = (),
+    ) -> list[str]:
+        """Suspend and resume kinds of compaction at a bookie; return those suspended now.
+
+        A suspended kind does not begin, due or requested, and one that runs ends after the log
+        under way. A restart of the bookie resumes all.
+
+        Raises:
+            BookieUnavailableError: the bookie is not there, or too old to suspend compaction.
+        """
+        bookie_id = arguments.bookie_id(bookie_id)
+        kinds = [compaction_kinds(*one) for one in (("suspend", suspend), ("resume", resume))]
+        self.check_usable()
+        return switch_compaction(self._requests, bookie_id, suspend=kinds[0], resume=kinds[1])
 
     def scrub(self, bookie_id: str, *, is_pass_wanted: bool = True) -> ScrubStatus:
         """Make a bookie begin to read all its files for damage; return its status at once.

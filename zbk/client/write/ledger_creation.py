@@ -101,13 +101,15 @@ class LedgerCreator:
         self._placer = placer
         self._wait_ms = wait_ms  # for bookies, if there are too few
 
-    def create(self, plan: LedgerPlan, *, has_writer: bool) -> LedgerMetadata:
-        """Create a ledger and return its metadata.
+    def create(
+        self, plan: LedgerPlan, *, has_writer: bool, bookies: tuple[str, ...] = ()
+    ) -> LedgerMetadata:
+        """Create a ledger, on ``bookies`` if they are given; return its metadata.
 
         Raises:
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
         """
-        return self._create_some(plan, 1, has_writer=has_writer)[0]
+        return self._create_some(plan, 1, has_writer=has_writer, bookies=bookies)[0]
 
     def create_many(self, plan: LedgerPlan, count: int) -> list[LedgerMetadata]:
         """Create ledgers with writers, in few steps of the store; delete all if one step fails.
@@ -128,13 +130,14 @@ class LedgerCreator:
         return made
 
     def _create_some(
-        self, plan: LedgerPlan, count: int, *, has_writer: bool
+        self, plan: LedgerPlan, count: int, *, has_writer: bool, bookies: tuple[str, ...] = ()
     ) -> list[LedgerMetadata]:
         token = uuid4().hex
         created_ms = wall_ms()
 
         def make(ledger_id: int) -> LedgerMetadata:
-            ensemble = self._placer.new_ensemble(plan.quorum.ensemble_size, self._wait_ms / 1000)
+            size = plan.quorum.ensemble_size
+            ensemble = bookies or self._placer.new_ensemble(size, self._wait_ms / 1000)
             metadata = LedgerMetadata(
                 ledger_id=ledger_id,
                 ensemble_size=plan.quorum.ensemble_size,

@@ -16,7 +16,7 @@ Functions of their arguments, and a clock. Source: the seed, section Data compac
 ``GarbageCollectorThread.doCompactEntryLogs``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -126,11 +126,11 @@ class CompactionClock:
         self._limits = limits
         self._last_ms = dict.fromkeys(CompactionKind, now_ms)
 
-    def due(self, now_ms: int) -> CompactionKind | None:
-        """Return the kind that is due, major before minor."""
+    def due(self, now_ms: int, suspended: Collection[CompactionKind] = ()) -> CompactionKind | None:
+        """Return the kind that is due, major before minor. A suspended kind stays due."""
         for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):
             is_late = now_ms - self._last_ms[kind] >= self._limits.interval_ms(kind)
-            if self._limits.is_on(kind) and is_late:
+            if self._limits.is_on(kind) and is_late and kind not in suspended:
                 return kind
         return None
 

@@ -108,6 +108,34 @@ def test_it_comes_by_itself_when_it_is_due(world: GarbageWorld) -> None:
     check_readable(world, *ids)
 
 
+def test_a_suspended_kind_stays_due_and_is_refused_on_request(world: GarbageWorld) -> None:
+    ids = half_dead(world)
+    world.gc.compaction.suspended = frozenset({MAJOR})
+    world.now_ms += 24 * HOUR_MS
+    world.round()
+    assert world.gc.compaction.counts.log_count == 0
+
+    ask(world, MAJOR)
+    assert world.gc.compaction.counts.log_count == 0
+    assert world.gc.compaction.round_counts.gave_up == "major compaction is suspended"
+
+    world.gc.compaction.suspended = frozenset()
+    world.round()
+    assert world.gc.compaction.counts.log_count >= 2
+    check_readable(world, *ids)
+
+
+def test_one_that_runs_ends_after_the_log_under_way(world: GarbageWorld) -> None:
+    half_dead(world)
+    ask(world, None)
+    assert world.gc.compaction.wins[MAJOR].log_count >= 2
+    world.bookie.checkpoint()
+    world.gc.on_receive(GcAsked(world.gc.counts.begun_round + 1, MAJOR))
+    world.gc.compaction.suspended = frozenset({MAJOR})
+    world.end_round()
+    assert world.gc.compaction.wins[MAJOR].log_count >= 1
+
+
 @pytest.mark.parametrize("limits", [CompactionLimits(0, 1, 0, 1), CompactionLimits(1, 0, 1, 0)])
 def test_what_is_off_never_comes(limits: CompactionLimits) -> None:
     world = GarbageWorld()
