@@ -8,6 +8,7 @@ caused, and *cannot* is one word. The docstring of a function or property does n
 sentence is a part of the system, not "whoever", "nobody" or "somebody".
 """
 
+import argparse
 import ast
 import re
 import sys
@@ -67,4 +68,7 @@ def _sources(*roots: str) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m tests.check_voice", description="Check the voice of docstrings and pages."
+    ).parse_args()
     sys.exit(main())

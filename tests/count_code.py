@@ -4,6 +4,7 @@ It prints a column for each revision, read from git; ``WORK`` is the working tre
 is a struct without methods: events, effects, requests, records.
 """
 
+import argparse
 import ast
 import io
 import subprocess
@@ -141,4 +142,6 @@ def _is_event(node: ast.ClassDef) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["HEAD", "WORK"])
+    _parser = argparse.ArgumentParser(prog="python -m tests.count_code")
+    _parser.add_argument("revisions", metavar="REV", nargs="*", default=["HEAD", "WORK"])
+    main(_parser.parse_args().revisions)

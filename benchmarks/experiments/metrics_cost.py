@@ -10,10 +10,12 @@ and the wall and CPU times of a lone append, as medians of the rounds. On a busy
 CPU times can be compared.
 """
 
+import argparse
 import statistics
 import sys
 import threading
 import urllib.request
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -112,10 +114,19 @@ class _Scraper:
                     one.read()
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the experiment, and print the medians."""
+    usual = CostLoad()
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.experiments.metrics_cost",
+        description="Measure appends with and without metrics, in turn.",
+    )
+    parser.add_argument("--rounds", type=int, default=usual.round_count, help="of each kind")
+    parser.add_argument("--entries", type=int, default=usual.entry_count, help="of a round")
+    given = parser.parse_args(arguments)
+    load = msgspec.structs.replace(usual, round_count=given.rounds, entry_count=given.entries)
     with TemporaryDirectory(prefix="zbk-metrics-") as folder:
-        results = run_metrics_cost(Path(folder), CostLoad())
+        results = run_metrics_cost(Path(folder), load)
     for field in RoundResult.__struct_fields__:
         on, off = (
             statistics.median(getattr(one, field) for one in results[name])

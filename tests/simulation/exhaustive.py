@@ -39,6 +39,7 @@ Two scenes: a ledger with one fragment, and one whose writer has replaced two bo
 0, so that the last ensemble hardly knows of it.
 """
 
+import argparse
 import sys
 import time
 from collections import deque
@@ -331,4 +332,8 @@ def _end(found: Found, begun: float) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m tests.simulation.exhaustive",
+        description="Search both scenes to their ends.",
+    ).parse_args()
     sys.exit(main())
