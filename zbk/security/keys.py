@@ -7,8 +7,7 @@ TOML, in the encoding of ASCII:
     NAME.pub    mode 0644    name, public_key
 
 Guarantees: a new file never replaces one that exists, and the private file has its mode before it
-has its content. A private file that other users of the machine may read is refused. Its group may
-read it: container platforms mount secrets so.
+has its content. A private file that others may have read or replaced is refused (``secret_file``).
 
 Decision: the format is zbk's own. The certificates of pyzmq are written with the process's umask.
 
@@ -17,13 +16,13 @@ Any thread.
 
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from zbk.errors import InvalidOptionError, KeyFileError
+from zbk.security.secret_file import read_private
 
 PRIVATE_ENDING: Final = ".key"
 PUBLIC_ENDING: Final = ".pub"
@@ -161,18 +160,18 @@ def _write_new(path: Path, text: str, mode: int) -> None:
         raise KeyFileError(str(path), error.strerror or str(error)) from error
 
 
+def _read_public(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(FILE_SIZE_MAX)
+    except OSError as error:
+        raise KeyFileError(str(path), error.strerror or str(error)) from error
+
+
 def _read(path: Path, *, is_private: bool) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - a process without a key does not need it
 
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            data = file.read(FILE_SIZE_MAX)
-    except OSError as error:
-        raise KeyFileError(str(path), error.strerror or str(error)) from error
-    if is_private and stat.S_IMODE(status.st_mode) & stat.S_IRWXO:
-        why = f"other users of this machine may read it: run `chmod 600 {path}`, and use a new key"
-        raise KeyFileError(str(path), why)
+    data = read_private(path, FILE_SIZE_MAX) if is_private else _read_public(path)
     try:
         return tomllib.loads(data.decode("ascii"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
