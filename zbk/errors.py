@@ -32,6 +32,7 @@
     * ``LogFencedError``                 another client took the log over; stop writing
     * ``UnavailableError``               no answer; trying again may help
         * ``MetadataUnavailableError``
+            * ``MetadataAccessError``    the metadata store refuses this process
         * ``BookieUnavailableError``
             * ``SecurityMismatchError``  one side encrypts and the other does not
             * ``KeyRefusedError``        the bookie knows no principal with the client's key
@@ -403,6 +404,10 @@ class MetadataUnavailableError(UnavailableError, code=301):
     text = "metadata store {address}: {reason}"
     address: str
     reason: str
+
+
+class MetadataAccessError(MetadataUnavailableError, code=324, is_retriable=False, outcome="failed"):
+    """The metadata store refuses this process. Nothing was done; ``reason`` has the cure."""
 
 
 class BookieUnavailableError(UnavailableError, code=302):

@@ -37,6 +37,8 @@ ARGUMENTS = {
     "events": "--console http://127.0.0.1:1",
     "doctor": "--listen tcp://127.0.0.1:0",
     "cluster init": "",
+    "cluster identity": "",
+    "cluster secure": "--dry-run",
     "metadata export": "/gone/dump.jsonl",
     "metadata import": "{file}",
     "metadata check": "",

@@ -75,6 +75,7 @@ def test_codes_never_change() -> None:
         "LogFencedError": 202,
         "UnavailableError": 300,
         "MetadataUnavailableError": 301,
+        "MetadataAccessError": 324,
         "BookieUnavailableError": 302,
         "NotEnoughBookiesError": 303,
         "RequestTimeoutError": 304,

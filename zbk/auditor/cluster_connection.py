@@ -12,7 +12,7 @@ from zbk.client.cluster.directory import BookieDirectory
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.cluster.requests import Requests
-from zbk.config import ClientConfig
+from zbk.config import ClientConfig, own_access_of
 from zbk.errors import ClientClosedError, ZbkError
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import instance_id
@@ -47,6 +47,7 @@ class ClusterConnection(Handle):
             timeout_s=self.config.connect_timeout_ms / 1000,
             session_timeout_ms=self.config.session_timeout_ms,
             must_exist=True,
+            access=own_access_of(self.config),
         )
         try:
             self.ledgers = LedgerStore(self.store)

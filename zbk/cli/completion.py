@@ -83,7 +83,7 @@ def _default_address() -> str:
 
 
 def _load_store(address: str) -> None:
-    scheme = "zookeeper" if address.startswith("zk:") else "sqlite"
+    scheme = "zookeeper" if address.startswith(("zk:", "zk+tls:")) else "sqlite"
     importlib.import_module(f"zbk.metadata.stores.{scheme}")
 
 

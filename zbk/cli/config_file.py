@@ -8,16 +8,25 @@ from typing import Any, Final
 import click
 
 from zbk.config import ClientConfig, SecurityConfig
-from zbk.config.sources import build, convert, given_values, read_toml
+from zbk.config.sources import CONFIG_VARIABLE, build, convert, given_values, read_toml
 
 KEY_META: Final = "zbk.key"
 """The value of ``--key`` of the running command, in click's ``meta``."""
 
-CONFIG_VARIABLE: Final = "ZBK_CONFIG"
+
+def _use_config(context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Use the file that is given for the user at the metadata store, too."""
+    from zbk.metadata.stores.access import use_config_file
+
+    use_config_file(str(path or ""))
+    context.call_on_close(lambda: use_config_file(""))
+    return path
+
 
 config_option = click.option(
     "--config",
     "config_file",
+    callback=_use_config,
     metavar="FILE",
     envvar=CONFIG_VARIABLE,
     show_envvar=True,

@@ -47,7 +47,10 @@ COMMANDS = commands_of(
         "events": ("health.events:events", "Show what happened in a cluster, the oldest first."),
         "doctor": ("health.doctor:doctor", "Check this machine and its way to the cluster."),
         "debug": ("health.debug:debug", "Collect what helpers need to know of a cluster."),
-        "cluster": ("cluster:cluster", "Create clusters with a layout of your choice."),
+        "cluster": (
+            "cluster.group:cluster",
+            "Create clusters with a layout of your choice, and close them to strangers.",
+        ),
         "metadata": ("metadata:metadata", "Back up, move and check the metadata of a cluster."),
         "bookie": ("bookie.group:bookie", "Create, run and inspect bookies."),
         "autorecovery": ("autorecovery.group:autorecovery", "Repair the ledgers of dead bookies."),

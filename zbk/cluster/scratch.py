@@ -11,6 +11,7 @@ from uuid import uuid4
 from zbk.errors import InvalidOptionError, NoNodeError
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
+from zbk.metadata.stores.zookeeper_address import is_zookeeper
 
 
 @contextmanager
@@ -23,7 +24,7 @@ def scratch_root(metadata: str | None) -> Iterator[str | None]:
     if not metadata:
         yield None
         return
-    if not metadata.startswith("zk://"):
+    if not is_zookeeper(metadata):
         raise InvalidOptionError(
             "metadata",
             metadata,

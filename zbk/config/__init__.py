@@ -33,6 +33,48 @@ _SECURITY_HELP: Final = (
     "or auto: required with a key, else off."
 )
 
+MetadataUser = Annotated[
+    str,
+    Option("User of this process at the metadata store; ZooKeeper only.", unit="NAME"),
+]
+MetadataPasswordFile = Annotated[
+    str, Option("File with the password of that user, which only its owner may read.", unit="FILE")
+]
+MetadataAuth = Annotated[
+    Literal["digest", "sasl"],
+    Option(
+        "How the user proves who it is: digest, for any ZooKeeper; or sasl, with DIGEST-MD5, for "
+        "servers that have users of their own.",
+        unit="WORD",
+    ),
+]
+MetadataCa = Annotated[
+    str,
+    Option(
+        "Certificates (PEM) of the authorities that a zk+tls:// server may be certified by; "
+        "empty: those of this machine.",
+        unit="FILE",
+    ),
+]
+MetadataCertificate = Annotated[
+    str,
+    Option("Certificate (PEM) that this process shows to a zk+tls:// server.", unit="FILE"),
+]
+MetadataCertificateKey = Annotated[
+    str, Option("Private key (PEM) of that certificate.", unit="FILE")
+]
+
+
+class MetadataAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process reaches a metadata store that is not open to everyone."""
+
+    user: str = ""
+    password_file: str = ""
+    auth: Literal["digest", "sasl"] = "digest"
+    ca: str = ""
+    certificate: str = ""
+    certificate_key: str = ""
+
 
 class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One bookie. TOML table ``[bookie]``, environment ``ZBK_BOOKIE_<KEY>``."""
@@ -302,6 +344,12 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 10_000
     key: Annotated[str, Option("Private key file of the client.", unit="FILE")] = ""
     security: Annotated[Security, Option(_SECURITY_HELP, unit="WORD")] = "auto"
+    metadata_user: MetadataUser = ""
+    metadata_password_file: MetadataPasswordFile = ""
+    metadata_auth: MetadataAuth = "digest"
+    metadata_ca: MetadataCa = ""
+    metadata_certificate: MetadataCertificate = ""
+    metadata_certificate_key: MetadataCertificateKey = ""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -339,6 +387,12 @@ class ClientOptions(TypedDict, total=False):
     session_timeout_ms: int | str
     key: str
     security: Security
+    metadata_user: str
+    metadata_password_file: str
+    metadata_auth: Literal["digest", "sasl"]
+    metadata_ca: str
+    metadata_certificate: str
+    metadata_certificate_key: str
 
 
 class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -428,7 +482,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The key of a process. TOML table ``[security]``, environment ``ZBK_<KEY>``."""
+    """The keys of a process. TOML table ``[security]``, environment ``ZBK_<KEY>``."""
 
     key: Annotated[
         str, Option("Private key file of this process, from `zbk key generate`.", unit="FILE")
@@ -445,11 +499,35 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     insecure: Annotated[
         bool, Option("Let a bookie without a key listen to other machines. Anyone can use it.")
     ] = False
+    metadata_user: MetadataUser = ""
+    metadata_password_file: MetadataPasswordFile = ""
+    metadata_auth: MetadataAuth = "digest"
+    metadata_ca: MetadataCa = ""
+    metadata_certificate: MetadataCertificate = ""
+    metadata_certificate_key: MetadataCertificateKey = ""
 
     @property
     def for_clients(self) -> ClientConfig:
         """The options of a client that has this key."""
         return ClientConfig(key=self.key, security=self.security)
+
+
+def access_of(config: ClientConfig | SecurityConfig) -> MetadataAccess:
+    """Return the access to the metadata store that options name."""
+    return MetadataAccess(
+        user=config.metadata_user,
+        password_file=config.metadata_password_file,
+        auth=config.metadata_auth,
+        ca=config.metadata_ca,
+        certificate=config.metadata_certificate,
+        certificate_key=config.metadata_certificate_key,
+    )
+
+
+def own_access_of(config: ClientConfig) -> MetadataAccess | None:
+    """Return the access that a client has for itself; ``None``: that of its process."""
+    found = access_of(config)
+    return None if found == MetadataAccess() else found
 
 
 NO_SECURITY: Final = SecurityConfig()

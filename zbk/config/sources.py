@@ -18,6 +18,9 @@ from zbk.errors import InvalidOptionError
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
+CONFIG_VARIABLE: Final = "ZBK_CONFIG"
+"""The environment variable with the path of the configuration file."""
+
 HIDDEN: Final = "..."
 """Replaces the value of an unknown option in error texts: it may be a password."""
 

@@ -24,7 +24,7 @@ from zbk.health.machine_health import (
     PackageFacts,
     PortFacts,
 )
-from zbk.metadata.stores.zookeeper_address import ZOOKEEPER_PREFIX, parse_address
+from zbk.metadata.stores.zookeeper_address import is_zookeeper, parse_address
 from zbk.metadata.stores.zookeeper_server import ServerAnswer, ask_servers
 from zbk.storage.directory.disk_reserve import RESERVE_NAME
 from zbk.system import machine
@@ -115,7 +115,7 @@ def _with_cluster(
 ) -> MachineFacts:
     servers: tuple[ServerAnswer, ...] = ()
     try:
-        if metadata.startswith(ZOOKEEPER_PREFIX):
+        if is_zookeeper(metadata):
             servers = tuple(ask_servers(parse_address(metadata), timeout_s))
         cluster = survey_cluster(metadata, timeout_s, ask)
     except InvalidOptionError as error:

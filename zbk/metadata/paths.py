@@ -1,5 +1,6 @@
 """The paths of all records, below the store's root. Pure.
 
+    /access                            Members: who has which role in ZooKeeper (``node_rights``)
     /LAYOUT                            Layout: how ledger ids become paths
     /INSTANCEID                        Instance: which cluster this is
     /idgen                             IdCounter: the next ledger id

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 import click
 
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config_file import CONFIG_VARIABLE, config_option, own_security
+from zbk.cli.config_file import config_option, own_security
 from zbk.cli.options import cluster_options, output_option
 from zbk.cli.output import Format, note, print_object
+from zbk.config.sources import CONFIG_VARIABLE
 
 PARTS: Final = {
     "version.json": "version -o json",

@@ -13,7 +13,7 @@ from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.cluster.requests import Requests
 from zbk.client.read.lac_watches import LacWatches
 from zbk.client.write.ledger_creation import LedgerCreator
-from zbk.config import ClientConfig
+from zbk.config import ClientConfig, own_access_of
 from zbk.errors import ClientClosedError, ForkedProcessError, UnauthorizedError
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.datasets import DataSetStore
@@ -86,6 +86,7 @@ class ClientConnection(Handle):
             timeout_s=config.connect_timeout_ms / 1000,
             session_timeout_ms=config.session_timeout_ms,
             must_exist=True,
+            access=own_access_of(config),
         )
         try:
             self._ledgers = LedgerStore(self._store)

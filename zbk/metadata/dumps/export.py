@@ -19,9 +19,12 @@ from zbk.metadata.paths import (
 )
 from zbk.metadata.records.compare_and_swap import find_children
 from zbk.metadata.records.instance import instance_id
+from zbk.metadata.stores.node_rights import ACCESS
 from zbk.metadata.stores.store import MetadataStore
 
 _EPHEMERAL_PARENTS = (AVAILABLE, READONLY, UNDERREPLICATION_LOCKS, AUDITOR_ELECTION)
+
+_LEFT_OUT = (IDGEN, "/zookeeper", ACCESS)  # the last is about this ZooKeeper, not about the cluster
 
 
 def nodes_of(store: MetadataStore) -> Iterator[DumpedNode]:
@@ -40,7 +43,7 @@ def _below(store: MetadataStore, parent: str) -> Iterator[DumpedNode]:
     for name in find_children(store, parent or "/"):
         path = f"{parent}/{name}"
         is_lasting = parent not in _EPHEMERAL_PARENTS or name == READONLY_NAME
-        if path in (IDGEN, "/zookeeper") or not is_lasting:
+        if path in _LEFT_OUT or not is_lasting:
             continue
         yield from _node(store, path)
         yield from _below(store, path)

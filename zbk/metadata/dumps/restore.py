@@ -11,6 +11,7 @@ from zbk.metadata.dumps.dump_file import Dump, DumpedNode
 from zbk.metadata.paths import INSTANCEID
 from zbk.metadata.records.compare_and_swap import find_children
 from zbk.metadata.stores.arguments import OPERATION_COUNT_MAX, VALUE_SIZE_MAX
+from zbk.metadata.stores.node_rights import ACCESS
 from zbk.metadata.stores.store import Create, MetadataStore
 
 _BATCH_SIZE_MAX: Final = VALUE_SIZE_MAX // 4
@@ -24,7 +25,7 @@ def restore(store: MetadataStore, dump: Dump) -> int:
         InvalidOptionError: the store is not empty, or the dump holds no cluster.
         MetadataUnavailableError: the store does not answer; it is left half filled.
     """
-    found = [name for name in find_children(store, "/") if name != "zookeeper"]
+    found = [name for name in find_children(store, "/") if f"/{name}" not in ("/zookeeper", ACCESS)]
     if found:
         raise InvalidOptionError(
             "metadata", store.address, f"is not empty: it has /{found[0]}; give an empty store"

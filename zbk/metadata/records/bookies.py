@@ -20,6 +20,7 @@ from zbk.errors import (
     BadVersionError,
     CorruptRecordError,
     InvalidOptionError,
+    MetadataAccessError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -84,6 +85,8 @@ class BookieRegistry:
         try:
             try:
                 self._store.create(path, value)
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 found = find_node(self._store, path)
                 if found is None:  # it was not made: safe to try again
@@ -274,6 +277,8 @@ class BookieRegistry:
         while True:
             try:
                 held = self._registered_as(bookie_id)
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 if monotonic_s() > deadline_s:
                     raise

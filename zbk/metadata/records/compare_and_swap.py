@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from zbk.errors import (
     BadVersionError,
+    MetadataAccessError,
     MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -138,6 +139,8 @@ class CompareAndSwap:
             return False
         except (BadVersionError, NodeExistsError):
             return False
+        except MetadataAccessError:
+            raise
         except MetadataUnavailableError:
             node = find_node(self._store, path)
             return node is not None and node.value == value
@@ -158,6 +161,8 @@ class CompareAndSwap:
             except NoNodeError:
                 self.make_parents(path)
                 return None
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 return True if find_node(self._store, path, is_fresh=is_fresh) else None
             return True
@@ -180,6 +185,8 @@ class CompareAndSwap:
                 self._apply(operations)
             except NoNodeError:
                 return False
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 if find_node(self._store, path) is not None:
                     continue

@@ -26,6 +26,7 @@ from zbk.errors import (
     BusyError,
     CorruptRecordError,
     LoadAbortedError,
+    MetadataAccessError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -134,6 +135,8 @@ class DataSetStore:
                 return True  # an attempt of this call was made: the id is unique
             except NoNodeError as error:
                 raise NoSuchDataSetError(name) from error
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 return True if find_node(self._store, path, is_fresh=True) else None
             return True
@@ -301,6 +304,8 @@ class DataSetStore:
                 self._store.set(path, encode(after), version)
             except (BadVersionError, NoNodeError):
                 return None
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 sent[:] = [after]
                 return None
@@ -331,6 +336,8 @@ class DataSetStore:
                 self._store.multi(self._deletes(data_set, version))
             except (BadVersionError, NoNodeError, NotEmptyError, NoSuchDataSetError):
                 return None  # a load began or ended, or another client drops it
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 dropped[:] = [data_set]
                 return None

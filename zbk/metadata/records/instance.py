@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from zbk.errors import (
     InvalidOptionError,
+    MetadataAccessError,
     MetadataConflictError,
     MetadataUnavailableError,
     NoNodeError,
@@ -19,10 +20,12 @@ from zbk.metadata.paths import (
     AUDITOR_ELECTION,
     AVAILABLE,
     COOKIES,
+    DATA_SETS,
     IDGEN,
     INSTANCEID,
     LAYOUT,
     LEDGERS,
+    LOGS,
     READONLY,
     UNDERREPLICATED_LEDGERS,
     UNDERREPLICATION,
@@ -39,6 +42,8 @@ _PARENTS = (
     AVAILABLE,
     READONLY,
     LEDGERS,
+    LOGS,
+    DATA_SETS,
     UNDERREPLICATION,
     UNDERREPLICATED_LEDGERS,
     UNDERREPLICATION_LOCKS,
@@ -101,6 +106,9 @@ def _make(store: MetadataStore, layout: Layout, instance: str) -> None:
                 raise InvalidOptionError(
                     "metadata", store.address, f"is neither empty nor zbk's ({error})"
                 ) from error
+        except MetadataAccessError:  # who may not create nodes here finds a cluster, or none
+            if find_node(store, LAYOUT) is None:
+                raise
         except MetadataUnavailableError:
             if find_node(store, LAYOUT) is None:
                 if attempt + 1 == INITIALISE_ATTEMPT_COUNT_MAX:

@@ -31,6 +31,7 @@ import msgspec
 from zbk.errors import (
     BadVersionError,
     CorruptRecordError,
+    MetadataAccessError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -131,6 +132,8 @@ class LedgerStore:
                 with suppress(BadVersionError, MetadataUnavailableError):
                     self._store.set(IDGEN, _counter_value(first_id + 1), counter.version)
                 return None
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 found = self._read_back(first_id)
                 if found is None or found[0].creation_token != made[0].creation_token:

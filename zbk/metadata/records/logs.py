@@ -20,6 +20,7 @@ from uuid import uuid4
 from zbk.errors import (
     BadVersionError,
     CorruptRecordError,
+    MetadataAccessError,
     MetadataUnavailableError,
     NoNodeError,
     NoSuchLogError,
@@ -146,6 +147,8 @@ class LogStore:
                 self._store.multi([Delete(path, version), Delete(log_path(name))])
             except (BadVersionError, NoNodeError, NotEmptyError):
                 return None
+            except MetadataAccessError:
+                raise
             except MetadataUnavailableError:
                 return None if find_node(self._store, path) else log
             return log

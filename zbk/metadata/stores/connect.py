@@ -1,6 +1,7 @@
 """Open a metadata store by its address.
 
     zk://host:port[,host:port]/root   ZooKeeper: real clusters
+    zk+tls://...                      the same, encrypted
     sqlite:///abs/path/to/file.db     one host
 
 Only the module of the address's scheme is imported, so a process that uses SQLite does not load
@@ -9,6 +10,7 @@ kazoo. ``register_scheme`` adds a scheme in one process; the tests add their sto
 
 from collections.abc import Callable
 
+from zbk.config import MetadataAccess
 from zbk.errors import InvalidOptionError
 from zbk.metadata.stores.store import MetadataStore
 
@@ -26,22 +28,27 @@ def open_store(
     timeout_s: float = 10.0,
     session_timeout_ms: int = 10_000,
     must_exist: bool = False,
+    access: MetadataAccess | None = None,
 ) -> MetadataStore:
     """Open the metadata store at ``uri``.
 
     ``timeout_s`` limits connecting and every later call. ``session_timeout_ms`` is the time that an
     ephemeral node outlives a dead client. ``must_exist``: do not create a SQLite file.
+    ``access`` ``None``: that of this process (``zbk.metadata.stores.access``).
 
     Raises:
         InvalidOptionError: there is no such scheme or file, or the address is malformed.
+        KeyFileError: the password or a certificate of the access cannot be used.
         MetadataUnavailableError: the store did not answer in time.
     """
     scheme, separator, rest = uri.partition("://")
     match scheme if separator else "":
-        case "zk":
+        case "zk" | "zk+tls":
             from zbk.metadata.stores.zookeeper import ZooKeeperStore  # noqa: PLC0415 - loads kazoo
 
-            return ZooKeeperStore(uri, timeout_s=timeout_s, session_timeout_ms=session_timeout_ms)
+            return ZooKeeperStore(
+                uri, timeout_s=timeout_s, session_timeout_ms=session_timeout_ms, access=access
+            )
         case "sqlite":
             from zbk.metadata.stores.sqlite import SqliteStore  # noqa: PLC0415 - loads sqlite3
 

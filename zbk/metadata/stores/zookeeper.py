@@ -15,7 +15,9 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
+from zbk.config import MetadataAccess
 from zbk.errors import NodeExistsError, NoNodeError, ZbkError
+from zbk.metadata.stores.access import own_access
 from zbk.metadata.stores.arguments import (
     check_change,
     check_operations,
@@ -32,6 +34,7 @@ from zbk.metadata.stores.callbacks import (
     children_reading,
     node_reading,
 )
+from zbk.metadata.stores.node_rights import ACCESS, Grant, Members, encode_members, rights_on
 from zbk.metadata.stores.store import (
     Check,
     Create,
@@ -43,6 +46,7 @@ from zbk.metadata.stores.store import (
     Watch,
 )
 from zbk.metadata.stores.zookeeper_connection import ZooKeeperConnection
+from zbk.metadata.stores.zookeeper_members import from_list, to_list
 from zbk.metadata.stores.zookeeper_watches import WatchKey, WatchKind, ZooKeeperWatches
 
 
@@ -51,18 +55,27 @@ class ZooKeeperStore:
 
     ``timeout_s`` limits the first connection and each call, as does ``zbk.system.deadline``.
     ``session_timeout_ms`` is a request; the server may set another, within its own limits. The
-    first use creates the root.
+    first use creates the root. ``access`` ``None``: that of this process.
 
     Raises:
         InvalidOptionError: the address is malformed.
+        KeyFileError: the password or a certificate of the access cannot be used.
+        MetadataAccessError: the server refuses this process.
         MetadataUnavailableError: no server answers in time.
     """
 
     def __init__(
-        self, uri: str, *, timeout_s: float = 10.0, session_timeout_ms: int = 10_000
+        self,
+        uri: str,
+        *,
+        timeout_s: float = 10.0,
+        session_timeout_ms: int = 10_000,
+        access: MetadataAccess | None = None,
     ) -> None:
         self._address = uri
-        self._connection = ZooKeeperConnection(uri, timeout_s, session_timeout_ms, self._on_state)
+        self._connection = ZooKeeperConnection(
+            uri, timeout_s, session_timeout_ms, self._on_state, access or own_access()
+        )
         self._callbacks = CallbackThread("zbk-zookeeper-callbacks")
         self._listeners = SessionListeners(self._callbacks)
         self._watches = ZooKeeperWatches(self._callbacks, self._start_read)
@@ -71,6 +84,9 @@ class ZooKeeperStore:
         except ZbkError:
             self._callbacks.close()
             raise
+        members = self._connection.members
+        if members.own_identity:
+            self._watches.add(WatchKind.NODE, ACCESS, lambda reading: members.take(reading.node))
 
     @property
     def address(self) -> str:
@@ -172,6 +188,48 @@ class ZooKeeperStore:
         """Return the session's present state."""
         return self._connection.state
 
+    @property
+    def own_identity(self) -> str:
+        """The identity that access lists have for this process; "" without a user."""
+        return self._connection.members.own_identity
+
+    @property
+    def members(self) -> Members | None:
+        """The members of the tree, as this store knows them; ``None``: it is open to everyone."""
+        return self._connection.members.members
+
+    def change_members(self, members: Members) -> None:
+        """Write the record of the members. Lists of nodes that exist stay as they are.
+
+        Raises:
+            MetadataAccessError: this process may not.
+            MetadataUnavailableError: it may or may not have been written.
+        """
+        acl = to_list(rights_on(ACCESS, members))
+        value, full = encode_members(members), self._connection.full(ACCESS)
+        write = self._connection.write
+        try:
+            write(ACCESS, lambda client: client.create_async(full, value, acl=acl))
+        except NodeExistsError:
+            write(ACCESS, lambda client: client.set_async(full, value))
+        self._connection.members.members = members
+
+    def grants(self, path: str) -> tuple[Grant, ...]:
+        """Return who may do what with a node.
+
+        Raises:
+            NoNodeError: there is no such node.
+            MetadataAccessError: this process may not know.
+        """
+        full = self._connection.full(path)
+        acls, _ = self._connection.read(path, lambda client: client.get_acls_async(full))
+        return from_list(acls)
+
+    def change_grants(self, path: str, grants: tuple[Grant, ...]) -> None:
+        """Replace the access list of a node. Raises as ``grants``."""
+        full, acl = self._connection.full(path), to_list(grants)
+        self._connection.write(path, lambda client: client.set_acls_async(full, acl))
+
     def close(self) -> None:
         """End the session and its ephemeral nodes at once. Closing twice is allowed."""
         self._check_thread()
@@ -185,8 +243,10 @@ class ZooKeeperStore:
     def _create(self, path: str, value: bytes, *, is_ephemeral: bool) -> None:
         self._check_thread()
         full = self._connection.full(path)
+        acl = self._connection.members.list_for(path)
         self._connection.write(
-            path, lambda client: client.create_async(full, value, ephemeral=is_ephemeral)
+            path,
+            lambda client: client.create_async(full, value, acl=acl, ephemeral=is_ephemeral),
         )
 
     def _make_parents(self, path: str) -> None:
@@ -208,8 +268,9 @@ class ZooKeeperStore:
         for operation in operations:
             full = self._connection.full(operation.path)
             match operation:
-                case Create(_, value, is_ephemeral):
-                    transaction.create(full, value, ephemeral=is_ephemeral)
+                case Create(path, value, is_ephemeral):
+                    acl = self._connection.members.list_for(path)
+                    transaction.create(full, value, acl=acl, ephemeral=is_ephemeral)
                 case SetValue(_, value, version):
                     transaction.set_data(full, value, version)
                 case Delete(_, version):

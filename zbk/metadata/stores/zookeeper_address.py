@@ -1,6 +1,7 @@
 """The address of a ZooKeeper ensemble: ``zk://host:port[,host:port...]/root``.
 
-The port is 2181 where none is given, the root ``/zbk``. An IPv6 host is written ``[::1]:2181``.
+``zk+tls://`` is the same over TLS. The port is 2181 where none is given, and 2281 with TLS; the
+root is ``/zbk``. An IPv6 host is written ``[::1]:2181``.
 
 Any thread; ``why_unreachable`` opens connections.
 """
@@ -15,7 +16,9 @@ from zbk.errors import InvalidOptionError
 from zbk.metadata.stores.arguments import check_path
 
 ZOOKEEPER_PREFIX: Final = "zk://"
+TLS_PREFIX: Final = "zk+tls://"
 PORT_DEFAULT: Final = 2181
+TLS_PORT_DEFAULT: Final = 2281
 ROOT_DEFAULT: Final = "/zbk"
 HOST_COUNT_MAX: Final = 16
 
@@ -30,11 +33,21 @@ class ZooKeeperAddress(msgspec.Struct, frozen=True):
 
     servers: tuple[tuple[str, int], ...]  # host and port
     root: str  # /a or /a/b
+    is_tls: bool = False
 
     @property
     def hosts(self) -> str:
         """The servers as kazoo wants them: ``host:port,host:port``."""
         return ",".join(_host_port(host, port) for host, port in self.servers)
+
+
+def is_zookeeper(uri: str) -> bool:
+    """Return whether a URI is that of a ZooKeeper.
+
+    >>> is_zookeeper("zk+tls://one/zbk"), is_zookeeper("sqlite:///zbk.db")
+    (True, False)
+    """
+    return uri.startswith((ZOOKEEPER_PREFIX, TLS_PREFIX))
 
 
 def parse_address(uri: str) -> ZooKeeperAddress:
@@ -46,10 +59,13 @@ def parse_address(uri: str) -> ZooKeeperAddress:
     Raises:
         InvalidOptionError: it is malformed.
     """
-    if not uri.startswith(ZOOKEEPER_PREFIX):
+    if not is_zookeeper(uri):
         raise InvalidOptionError("metadata", uri, _FORM)
-    hosts, slash, path = uri.removeprefix(ZOOKEEPER_PREFIX).partition("/")
-    servers = tuple(_server(uri, text.strip()) for text in hosts.split(","))
+    scheme, _, rest = uri.partition("://")
+    hosts, slash, path = rest.partition("/")
+    is_tls = f"{scheme}://" == TLS_PREFIX
+    port = TLS_PORT_DEFAULT if is_tls else PORT_DEFAULT
+    servers = tuple(_server(uri, text.strip(), port) for text in hosts.split(","))
     if len(servers) > HOST_COUNT_MAX:
         raise InvalidOptionError("metadata", uri, f"names over {HOST_COUNT_MAX} servers")
     root = slash + unquote(path).rstrip("/")
@@ -58,7 +74,7 @@ def parse_address(uri: str) -> ZooKeeperAddress:
         check_path(root)
     except InvalidOptionError as error:
         raise InvalidOptionError("metadata", uri, f"the root {error.reason}") from error
-    return ZooKeeperAddress(servers, root)
+    return ZooKeeperAddress(servers, root, is_tls)
 
 
 def why_unreachable(address: ZooKeeperAddress, timeout_s: float) -> str:
@@ -67,7 +83,7 @@ def why_unreachable(address: ZooKeeperAddress, timeout_s: float) -> str:
     return "; ".join(_probe(host, port, timeout_s / len(servers)) for host, port in servers)
 
 
-def _server(uri: str, text: str) -> tuple[str, int]:
+def _server(uri: str, text: str, port_default: int) -> tuple[str, int]:
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port
@@ -75,7 +91,7 @@ def _server(uri: str, text: str) -> tuple[str, int]:
         raise InvalidOptionError("metadata", uri, f"{error}; {_FORM}") from error
     if not host or parts.username or parts.query or parts.fragment or " " in host or port == 0:
         raise InvalidOptionError("metadata", uri, _FORM)
-    return host, port or PORT_DEFAULT
+    return host, port or port_default
 
 
 def _host_port(host: str, port: int) -> str:

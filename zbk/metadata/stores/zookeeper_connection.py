@@ -11,12 +11,12 @@ Some behavior of kazoo is avoided:
   preceded by a ``sync``: it finds the write if it was made, also on a follower that lags behind;
 * "no such node" from a lagging follower must not delete data: ``NoNodeError`` is raised only after
   a ``sync`` and a second read;
-* its warnings about lost connections are no errors: they go to ``zbk.metadata`` at INFO.
+* its warnings about lost connections are no errors: they go to ``zbk.metadata`` at INFO
+  (``zookeeper_client``).
 
 Threads: kazoo's own three per client; any thread may call.
 """
 
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -28,10 +28,12 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import KazooState, KeeperState
 
+from zbk.config import MetadataAccess
 from zbk.errors import (
     BadVersionError,
     ClientClosedError,
     ForkedProcessError,
+    MetadataAccessError,
     MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -39,9 +41,13 @@ from zbk.errors import (
     NotEmptyError,
     ZbkError,
 )
+from zbk.metadata.stores.access import read_user
 from zbk.metadata.stores.callbacks import LOG
 from zbk.metadata.stores.store import SessionState
 from zbk.metadata.stores.zookeeper_address import parse_address, why_unreachable
+from zbk.metadata.stores.zookeeper_client import new_client, tls_context
+from zbk.metadata.stores.zookeeper_members import TreeMembers
+from zbk.metadata.stores.zookeeper_root import find_root
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import left_s, rounded_s
 
@@ -54,8 +60,6 @@ PROBE_S_MAX: Final = 1.0
 """and no more than this."""
 
 _REPLACE_DELAY_S = 0.5
-
-_RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 2.0, "max_jitter": 0.4}
 
 _UNKNOWN_OUTCOME = (
     kz.ConnectionLoss,
@@ -77,20 +81,15 @@ _CONFLICTS: dict[type[Exception], tuple[type[MetadataConflictError], str]] = {
     ),
 }
 
+_ENDS = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+
+_REFUSALS = (kz.NoAuthError, kz.AuthFailedError, kz.InvalidACLError)
+
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
 }
-
-logging.getLogger("kazoo").addHandler(logging.NullHandler())
-
-
-class _Demoted(logging.LoggerAdapter[logging.Logger]):
-    """The logger for kazoo, whose lines are at most at INFO."""
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - as in logging
-        super().log(min(level, logging.INFO), msg, *args, **kwargs)
 
 
 class ZooKeeperConnection:
@@ -99,8 +98,11 @@ class ZooKeeperConnection:
     ``timeout_s`` limits the first connection and each call. ``on_state`` is called in kazoo's
     thread and must not wait.
 
+    ``members`` decides on the access lists of new nodes.
+
     Raises:
-        InvalidOptionError: the address is malformed.
+        InvalidOptionError: the address or the access is malformed.
+        KeyFileError: the password or a certificate of the access cannot be used.
     """
 
     def __init__(
@@ -109,9 +111,13 @@ class ZooKeeperConnection:
         timeout_s: float,
         session_timeout_ms: int,
         on_state: Callable[[SessionState], None],
+        access: MetadataAccess,
     ) -> None:
         self._uri = uri
         self._place = parse_address(uri)
+        self._user = read_user(access)
+        self._context = tls_context(self._place, access)
+        self.members = TreeMembers(self._user)
         self._timeout_s = timeout_s
         self._session_timeout_ms = session_timeout_ms
         self._on_state = on_state
@@ -155,10 +161,7 @@ class ZooKeeperConnection:
                     raise MetadataUnavailableError(
                         self._uri, f"no ZooKeeper session within {rounded_s(timeout_s):g} s: {why}"
                     )
-            try:
-                self.read("/", lambda client: client.get_async(self._place.root))
-            except NoNodeError:
-                self._make_root()
+            find_root(self, self._place.root)
         except ZbkError:
             self.close(0)
             raise
@@ -168,7 +171,8 @@ class ZooKeeperConnection:
 
         Raises:
             MetadataConflictError: as its own error.
-            MetadataUnavailableError: it may or may not have been made.
+            MetadataAccessError: the server refused it.
+        MetadataUnavailableError: it may or may not have been made.
         """
         timeout_s = self._time_left_s(path)
         deadline_s = monotonic_s() + timeout_s
@@ -225,6 +229,8 @@ class ZooKeeperConnection:
         if conflict is not None:
             conflict_type, reason = conflict
             return conflict_type(path, reason)
+        if isinstance(error, _REFUSALS):
+            return MetadataAccessError(self._uri, self.members.why_refused(path))
         reason = f"{type(error).__name__} {error}".strip()
         if isinstance(error, KazooTimeoutError):
             reason = f"no answer within {rounded_s(timeout_s):g} s"
@@ -282,23 +288,9 @@ class ZooKeeperConnection:
             raise ClientClosedError
 
     def _new_client(self) -> KazooClient:
-        client = KazooClient(
-            hosts=self._place.hosts,
-            timeout=self._session_timeout_ms / 1000,
-            connection_retry=dict(_RECONNECT),
-            logger=_Demoted(logging.getLogger("zbk.metadata")),
-        )
+        client = new_client(self._place, self._session_timeout_ms, self._user, self._context)
         client.add_listener(lambda state: self._on_kazoo_state(client, state))
         return client
-
-    def _make_root(self) -> None:
-        names = self._place.root[1:].split("/")
-        for count in range(1, len(names) + 1):
-            full = "/" + "/".join(names[:count])
-            try:
-                self.write("/", lambda client, full=full: client.create_async(full))  # type: ignore[misc] # a default binds the loop's value
-            except NodeExistsError:
-                continue
 
     def _on_kazoo_state(self, client: KazooClient, state: str) -> None:
         """Record the state. Runs in kazoo's connection thread, so it must not wait."""
@@ -310,7 +302,7 @@ class ZooKeeperConnection:
         else:
             self._is_connected.clear()
         self._on_state(self._state)
-        if client.client_state == KeeperState.CLOSED:  # its thread ends with this call
+        if client.client_state in _ENDS:  # its thread ends with this call
             threading.Thread(
                 target=self._replace, args=(client,), name="zbk-zookeeper-replace", daemon=True
             ).start()

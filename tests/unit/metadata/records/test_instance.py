@@ -37,8 +37,10 @@ def test_a_new_cluster_is_hierarchical_and_has_an_id_for_good(store: MemoryStore
         "LAYOUT",
         "available",
         "cookies",
+        "datasets",
         "idgen",
         "ledgers",
+        "logs",
         "underreplication",
     ]
 

@@ -44,9 +44,15 @@ def init(layout: str, metadata: str | None, output: Format) -> None:
 @group(
     "cluster",
     commands_of(
-        "zbk.cli", {"init": ("cluster:init", "Create a cluster in an empty metadata store.")}
+        "zbk.cli.cluster",
+        {
+            "init": ("group:init", "Create a cluster in an empty metadata store."),
+            "identity": ("secure:identity", "Show who this process is to ZooKeeper."),
+            "secure": ("secure:secure", "Close a cluster's nodes in ZooKeeper to strangers."),
+        },
     ),
     ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie"),
+    ("zbk cluster secure --dry-run", "which nodes of ZooKeeper would change"),
 )
 def cluster() -> None:
-    """Create clusters with a layout of your choice."""
+    """Create clusters with a layout of your choice, and close them to strangers."""

@@ -1,0 +1,1 @@
+"""``zbk cluster``: create a cluster, and close it to strangers."""
