@@ -44,8 +44,10 @@ def find_java(environment: Mapping[str, str]) -> Path:
     raise MissingDependencyError(f"no Java to run ZooKeeper with{tried}", CURE)
 
 
-def zookeeper_class_path() -> tuple[list[Path], bool]:
+def zookeeper_class_path(*, has_netty: bool = False) -> tuple[list[Path], bool]:
     """Return the jars, and whether those for a log file are among them.
+
+    ``has_netty``: with those of Netty, with which ZooKeeper serves TLS.
 
     Raises:
         MissingDependencyError: there are none; the text names the cures.
@@ -60,7 +62,10 @@ def zookeeper_class_path() -> tuple[list[Path], bool]:
         raise MissingDependencyError(f"no {', '.join(missing)}.jar in {folder}", CURE)
     logging = [_newest(folder, pattern) for pattern in _LOGGING]
     has_log = None not in logging
-    jars = [*needed, *logging] if has_log else needed
+    netty = sorted(folder.glob("netty-*.jar")) if has_netty else []
+    if has_netty and not netty:
+        raise MissingDependencyError(f"no netty-*.jar in {folder}", CURE)
+    jars = [*needed, *netty, *(logging if has_log else [])]
     return [jar for jar in jars if jar is not None], has_log
 
 

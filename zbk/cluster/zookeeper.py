@@ -27,6 +27,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
+import msgspec
+
 from zbk.cluster.java import find_java, zookeeper_class_path
 from zbk.errors import MetadataUnavailableError
 from zbk.system.clock import monotonic_s
@@ -94,12 +96,23 @@ rootLogger.appenderRef.file.ref=file
 _KILL_WHEN_THE_PIPE_CLOSES = 'read -r _; kill -9 "$1"'
 
 
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """More options of a server: lines of ``zoo.cfg``, and arguments of Java."""
+
+    configuration: tuple[str, ...] = ()
+    java: tuple[str, ...] = ()
+    has_netty: bool = False  # which TLS needs
+
+
+NO_OPTIONS: Final = ServerOptions()
+
+
 class LocalZooKeeper:
     """One ZooKeeper server with its folder.
 
     ``port`` 0 takes a free port, and keeps it for later starts of this object. ``host`` is the
     address to listen on. ``run_in`` is a command that executes the command after it, for example
-    ``nsenter`` with a network namespace.
+    ``nsenter`` with a network namespace. ``options`` are more options of the server.
 
     >>> with LocalZooKeeper(folder) as zookeeper:  # doctest: +SKIP
     ...     store = open_store(zookeeper.uri())
@@ -116,6 +129,7 @@ class LocalZooKeeper:
         port: int = 0,
         environment: Mapping[str, str] | None = None,
         run_in: Sequence[str] = (),
+        options: ServerOptions = NO_OPTIONS,
     ) -> None:
         self._folder = Path(folder).absolute()
         self._host = host
@@ -123,7 +137,8 @@ class LocalZooKeeper:
         self._run_in = tuple(run_in)
         self._environment = dict(os.environ if environment is None else environment)
         self._java = find_java(self._environment)
-        self._jars, self._has_log = zookeeper_class_path()
+        self._options = options
+        self._jars, self._has_log = zookeeper_class_path(has_netty=options.has_netty)
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._log_start = 0  # where the log of this start begins
@@ -222,10 +237,11 @@ class LocalZooKeeper:
                 host=self._host,
                 session_timeout_min_ms=2 * _TICK_MS,
                 session_timeout_max_ms=_SESSION_TIMEOUT_MAX_MS,
-            ),
+            )
+            + "".join(f"{line}\n" for line in self._options.configuration),
             encoding="ascii",
         )
-        command = [*self._run_in, str(self._java), *_JAVA_OPTIONS]
+        command = [*self._run_in, str(self._java), *_JAVA_OPTIONS, *self._options.java]
         if self._has_log:
             (self._folder / "log4j2.properties").write_text(_LOGGING, encoding="ascii")
             command.append("-Dlog4j2.configurationFile=log4j2.properties")

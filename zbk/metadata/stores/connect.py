@@ -15,8 +15,8 @@ from zbk.errors import InvalidOptionError
 from zbk.metadata.stores.store import MetadataStore
 
 FORMS = (
-    "zk://host:port[,host:port]/root for ZooKeeper, or sqlite:///absolute/path/to/file.db for one "
-    "host"
+    "zk://host:port[,host:port]/root for ZooKeeper (zk+tls:// with TLS), or "
+    "sqlite:///absolute/path/to/file.db for one host"
 )
 
 _OTHER_SCHEMES: dict[str, Callable[[str], MetadataStore]] = {}

@@ -6,7 +6,7 @@ root is ``/zbk``. An IPv6 host is written ``[::1]:2181``.
 Any thread; ``why_unreachable`` opens connections.
 """
 
-import socket
+import ssl
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +14,7 @@ import msgspec
 
 from zbk.errors import InvalidOptionError
 from zbk.metadata.stores.arguments import check_path
+from zbk.metadata.stores.zookeeper_tls import connect_server, why_failed
 
 ZOOKEEPER_PREFIX: Final = "zk://"
 TLS_PREFIX: Final = "zk+tls://"
@@ -77,10 +78,13 @@ def parse_address(uri: str) -> ZooKeeperAddress:
     return ZooKeeperAddress(servers, root, is_tls)
 
 
-def why_unreachable(address: ZooKeeperAddress, timeout_s: float) -> str:
-    """Return the outcome of plain connections to the first servers, for people."""
+def why_unreachable(
+    address: ZooKeeperAddress, timeout_s: float, context: ssl.SSLContext | None = None
+) -> str:
+    """Return the outcome of bare connections to the first servers, for people."""
     servers = address.servers[:_PROBE_COUNT_MAX]
-    return "; ".join(_probe(host, port, timeout_s / len(servers)) for host, port in servers)
+    share_s = max(PROBE_S_MIN, timeout_s / len(servers))
+    return "; ".join(_probe(host, port, share_s, context) for host, port in servers)
 
 
 def _server(uri: str, text: str, port_default: int) -> tuple[str, int]:
@@ -98,9 +102,9 @@ def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _probe(host: str, port: int, timeout_s: float) -> str:
+def _probe(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None) -> str:
     try:
-        with socket.create_connection((host, port), max(PROBE_S_MIN, timeout_s)):
+        with connect_server(host, port, timeout_s, context):
             return f"{_host_port(host, port)} accepts connections but grants no session"
     except OSError as error:
-        return f"{_host_port(host, port)}: {error.strerror or error}"
+        return f"{_host_port(host, port)}: {why_failed(error)}"

@@ -5,26 +5,21 @@ accepts it, and checks it against the access lists of nodes) or with ``sasl`` (D
 server knows its users and ends the connection of others). kazoo needs the package ``pure-sasl`` for
 the latter.
 
-With ``zk+tls://`` the connection is encrypted, and the name or address in the URI must be one of
-the server's certificate. Decision: kazoo's own TLS always trusts the authorities of the machine
-too, and by default compares no names; here a given file of authorities is the only one trusted.
-
 Any thread.
 """
 
 import importlib.util
 import logging
-import socket
 import ssl
 from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from zbk.config import MetadataAccess
-from zbk.errors import InvalidOptionError, KeyFileError, MissingDependencyError
+from zbk.errors import MissingDependencyError
 from zbk.metadata.stores.access import SASL, StoreUser
 from zbk.metadata.stores.zookeeper_address import ZooKeeperAddress
+from zbk.metadata.stores.zookeeper_tls import connect_tls
 
 SASL_CURE: Final = "pip install 'zbk[sasl]', or set metadata_auth = \"digest\""
 
@@ -55,12 +50,7 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         **_others: object,  # what kazoo's own TLS needs
     ) -> ssl.SSLSocket:
         """Connect to a server and check its certificate."""
-        plain = socket.create_connection(address, timeout)
-        try:
-            return self._context.wrap_socket(plain, server_hostname=hostname)
-        except BaseException:
-            plain.close()
-            raise
+        return connect_tls(address, hostname, timeout, self._context)
 
 
 def new_client(
@@ -94,32 +84,3 @@ def new_client(
         logger=_Demoted(logging.getLogger("zbk.metadata")),
         **more,
     )
-
-
-def tls_context(place: ZooKeeperAddress, access: MetadataAccess) -> ssl.SSLContext | None:
-    """Return whom a connection trusts, and the certificate it shows; ``None`` without TLS.
-
-    Raises:
-        KeyFileError: a certificate or key cannot be used.
-        InvalidOptionError: there is a certificate without a key, or the reverse.
-    """
-    if not place.is_tls:
-        return None
-    if bool(access.certificate) != bool(access.certificate_key):
-        name = "metadata_certificate_key" if access.certificate else "metadata_certificate"
-        raise InvalidOptionError(name, "", "a certificate and its key belong together")
-    path = access.ca
-    try:
-        context = ssl.create_default_context(cafile=access.ca or None)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if access.certificate:
-            path = access.certificate
-            context.load_cert_chain(access.certificate, access.certificate_key, _no_password)
-    except OSError as error:  # and ssl.SSLError
-        raise KeyFileError(path, f"it cannot be used for TLS: {error.strerror or error}") from error
-    return context
-
-
-def _no_password() -> str:
-    """Fail for an encrypted key, of which OpenSSL would ask the password at the terminal."""
-    raise OSError("the key is encrypted with a password: give one that is not")

@@ -45,9 +45,10 @@ from zbk.metadata.stores.access import read_user
 from zbk.metadata.stores.callbacks import LOG
 from zbk.metadata.stores.store import SessionState
 from zbk.metadata.stores.zookeeper_address import parse_address, why_unreachable
-from zbk.metadata.stores.zookeeper_client import new_client, tls_context
+from zbk.metadata.stores.zookeeper_client import new_client
 from zbk.metadata.stores.zookeeper_members import TreeMembers
 from zbk.metadata.stores.zookeeper_root import find_root
+from zbk.metadata.stores.zookeeper_tls import tls_context
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import left_s, rounded_s
 
@@ -116,7 +117,7 @@ class ZooKeeperConnection:
         self._uri = uri
         self._place = parse_address(uri)
         self._user = read_user(access)
-        self._context = tls_context(self._place, access)
+        self._context = tls_context(access) if self._place.is_tls else None
         self.members = TreeMembers(self._user)
         self._timeout_s = timeout_s
         self._session_timeout_ms = session_timeout_ms
@@ -156,7 +157,8 @@ class ZooKeeperConnection:
         try:
             self._client.start_async()
             if not self._is_connected.wait(timeout_s - min(PROBE_S_MAX, PROBE_SHARE * timeout_s)):
-                why = why_unreachable(self._place, max(0.0, deadline_s - monotonic_s()))
+                probe_s = max(0.0, deadline_s - monotonic_s())
+                why = why_unreachable(self._place, probe_s, self._context)
                 if not self._is_connected.is_set():
                     raise MetadataUnavailableError(
                         self._uri, f"no ZooKeeper session within {rounded_s(timeout_s):g} s: {why}"

@@ -6,11 +6,14 @@ Letter Words"; ``srvr`` is the one that servers answer by default.
 
 import re
 import socket
+import ssl
 from typing import Final
 
 import msgspec
 
+from zbk.metadata.stores.access import own_access
 from zbk.metadata.stores.zookeeper_address import PROBE_S_MIN, ZooKeeperAddress
+from zbk.metadata.stores.zookeeper_tls import connect_server, tls_context, why_failed
 from zbk.system.clock import monotonic_us
 
 ANSWER_SIZE_MAX: Final = 16_384
@@ -28,20 +31,25 @@ class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ask_servers(address: ZooKeeperAddress, timeout_s: float) -> list[ServerAnswer]:
-    """Return the answer of each server; all have ``timeout_s`` together."""
+    """Return the answer of each server; all have ``timeout_s`` together.
+
+    Raises:
+        KeyFileError: a certificate or key of this process cannot be used.
+    """
     share_s = max(PROBE_S_MIN, timeout_s / len(address.servers))
-    return [_ask(host, port, share_s) for host, port in address.servers]
+    context = tls_context(own_access()) if address.is_tls else None
+    return [_ask(host, port, share_s, context) for host, port in address.servers]
 
 
-def _ask(host: str, port: int, timeout_s: float) -> ServerAnswer:
+def _ask(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None) -> ServerAnswer:
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     started_us = monotonic_us()
     try:
-        with socket.create_connection((host, port), timeout_s) as connection:
+        with connect_server(host, port, timeout_s, context) as connection:
             connection.sendall(b"srvr")
             text = _received(connection).decode("utf-8", "replace")
     except OSError as error:
-        return ServerAnswer(address=name, error=error.strerror or str(error))
+        return ServerAnswer(address=name, error=why_failed(error))
     connect_ms = (monotonic_us() - started_us) / 1_000
     version = _field(text, r"Zookeeper version: ([^-,\s]+)")
     if not version:
