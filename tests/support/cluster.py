@@ -50,7 +50,9 @@ class Shell:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("ZBK_", "XDG_"))}
         self.environment = inherited | {"HOME": str(home)} | dict(environment or {})
 
-    def start(self, *arguments: str, has_session: bool = False) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, has_session: bool = False, umask: int = -1
+    ) -> subprocess.Popen[bytes]:
         """Start a command; whoever calls waits for it. ``has_session``: as in its own terminal."""
         return subprocess.Popen(
             [sys.executable, "-m", "zbk", *arguments],
@@ -60,6 +62,7 @@ class Shell:
             env=self.environment,
             cwd=self.home,
             start_new_session=has_session,
+            umask=umask,
         )
 
     def run(

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
@@ -52,14 +53,22 @@ def log_to_stderr(log_format: str, log_level: str) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Append log records of zbk from INFO on to a file. A full disk drops lines.
+    """Append log records of zbk from INFO on to a private file. A full disk drops lines.
 
     Raises:
         OSError: the file cannot be opened.
     """
     from logging.handlers import RotatingFileHandler
 
-    handler = RotatingFileHandler(path, maxBytes=LOG_SIZE_MAX, backupCount=1, encoding="utf-8")
+    from zbk.system.private_file import open_private
+
+    class PrivateFileHandler(RotatingFileHandler):
+        def _open(self) -> TextIOWrapper:
+            text = open(self.baseFilename, self.mode, encoding="utf-8", opener=open_private)  # noqa: SIM115 - the handler closes it
+            assert isinstance(text, TextIOWrapper), "a text file"
+            return text
+
+    handler = PrivateFileHandler(path, maxBytes=LOG_SIZE_MAX, backupCount=1, encoding="utf-8")
     logging.raiseExceptions = False  # the terminal belongs to the command
     _log_to(handler, "text", "info")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from zbk.errors import BookieError
+from zbk.system.private_file import open_private
 
 LOG_LINES_SHOWN: Final = 20
 LOG_TAIL_SIZE: Final = 16 * 1024  # bytes read from the end of a log for these lines
@@ -41,8 +42,8 @@ class Child:
         self._log_size_max = log_size_max
         self._log_path = log_path
         self._old_log_path = log_path.with_name(f"{log_path.name}.1")
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        with log_path.open("ab") as log:
+        log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(log_path, "ab", opener=open_private) as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
                 command,
@@ -103,7 +104,10 @@ class Child:
         try:
             if self._log_path.stat().st_size <= self._log_size_max:
                 return False
-            with self._log_path.open("rb+") as log, self._old_log_path.open("wb") as old:
+            with (
+                self._log_path.open("rb+") as log,
+                open(self._old_log_path, "wb", opener=open_private) as old,
+            ):
                 while data := log.read(COPY_SIZE):  # to the end, with lines that come meanwhile
                     old.write(data)
                 old.flush()

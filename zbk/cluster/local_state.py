@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import InvalidOptionError
+from zbk.system.private_file import open_private
 
 STATE_NAME: Final = "cluster.json"
 STATE_FORMAT_VERSION: Final = 1
@@ -95,5 +96,6 @@ def check_fits(state: ClusterState, folder: Path, metadata: str, bookie_count: i
 def write_state(folder: Path, state: ClusterState) -> None:
     """Replace the record in ``folder``."""
     new = folder / f"{STATE_NAME}.new"
-    new.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
+    with open(new, "wb", opener=open_private) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(state)))
     new.replace(folder / STATE_NAME)

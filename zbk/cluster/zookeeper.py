@@ -33,6 +33,7 @@ from zbk.cluster.java import find_java, zookeeper_class_path
 from zbk.errors import MetadataUnavailableError
 from zbk.system.clock import monotonic_s
 from zbk.system.ports import free_ports, is_free_port
+from zbk.system.private_file import open_private
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 30.0
@@ -155,7 +156,8 @@ class LocalZooKeeper:
             return self
         self._reap()
         deadline_s = monotonic_s() + timeout_s
-        (self._folder / "data").mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._folder / "data").mkdir(mode=0o700, exist_ok=True)
         for _ in range(PORT_ATTEMPT_COUNT_MAX):
             port = self._port or free_ports(1)[0]
             self._launch(port)
@@ -230,7 +232,8 @@ class LocalZooKeeper:
     # -------------------------------------------------------------- private
 
     def _launch(self, port: int) -> None:
-        (self._folder / "zoo.cfg").write_text(
+        self._write(
+            "zoo.cfg",
             _CONFIGURATION.format(
                 tick_ms=_TICK_MS,
                 port=port,
@@ -239,16 +242,16 @@ class LocalZooKeeper:
                 session_timeout_max_ms=_SESSION_TIMEOUT_MAX_MS,
             )
             + "".join(f"{line}\n" for line in self._options.configuration),
-            encoding="ascii",
         )
         command = [*self._run_in, str(self._java), *_JAVA_OPTIONS, *self._options.java]
         if self._has_log:
-            (self._folder / "log4j2.properties").write_text(_LOGGING, encoding="ascii")
+            self._write("log4j2.properties", _LOGGING)
             command.append("-Dlog4j2.configurationFile=log4j2.properties")
         log = self._folder / "zookeeper.log"
         self._log_start = log.stat().st_size if log.exists() else 0
         class_path = os.pathsep.join(str(jar) for jar in self._jars)
-        with (self._folder / "zookeeper.out").open("wb") as output:
+        output_path = self._folder / "zookeeper.out"
+        with open(output_path, "wb", opener=open_private) as output:
             self._process = subprocess.Popen(
                 [*command, "-cp", class_path, _MAIN_CLASS, "zoo.cfg"],
                 cwd=self._folder,
@@ -257,6 +260,7 @@ class LocalZooKeeper:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                umask=0o077,
             )
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _KILL_WHEN_THE_PIPE_CLOSES, "sh", str(self._process.pid)],
@@ -265,6 +269,12 @@ class LocalZooKeeper:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file of the server, for its owner only."""
+        path = self._folder / name
+        with open(path, "w", encoding="ascii", opener=open_private) as file:
+            file.write(text)
 
     def _wait_ready(self, port: int, deadline_s: float) -> bool:
         """Wait until the server answers; return false if it ended because the port was taken."""

@@ -11,6 +11,7 @@ import msgspec
 from zbk.config.units import FreeLimit
 from zbk.health.finding import Finding, counted, named
 from zbk.metadata.stores.zookeeper_server import ServerAnswer
+from zbk.system.exposure import Exposure
 from zbk.system.ports import PortUse
 from zbk.wire.messages import VERSION_MAX
 
@@ -50,6 +51,7 @@ class DirectoryFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_reserve: bool = False
     fsync_p50_ms: float = 0.0
     fsync_p99_ms: float = 0.0
+    exposures: tuple[Exposure, ...] = ()
 
 
 class PortFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,6 +226,14 @@ def _of_directory(one: DirectoryFacts, facts: MachineFacts) -> Iterator[Finding]
             free = f"has {one.free_size >> 20:,} MiB free"
             yield finding(kind, free, consequence, "delete ledgers or files, or add a disk")
             break
+    for exposure in one.exposures:
+        yield Finding(
+            kind="directory-exposed",
+            what=f"{exposure.path} {exposure.why}",
+            consequence="other users of this machine can read or replace data of a bookie",
+            command=exposure.remedy,
+            subjects=(one.path,),
+        )
     if one.fsync_p99_ms > FSYNC_MS_MAX:
         yield finding(
             "fsync-slow",

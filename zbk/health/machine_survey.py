@@ -28,6 +28,7 @@ from zbk.metadata.stores.zookeeper_address import is_zookeeper, parse_address
 from zbk.metadata.stores.zookeeper_server import ServerAnswer, ask_servers
 from zbk.storage.directory.disk_reserve import RESERVE_NAME
 from zbk.system import machine
+from zbk.system.exposure import exposures_of
 from zbk.system.files import OsFiles
 from zbk.system.fsync_probe import fsync_times_us
 from zbk.system.ports import PortUse, port_use
@@ -95,6 +96,7 @@ def _directory(path: str) -> DirectoryFacts:
     return DirectoryFacts(
         path=path,
         file_system=machine.file_system(path),
+        exposures=tuple(exposures_of(path, os.geteuid())),
         free_size=free_size,
         total_size=total_size,
         has_reserve=files.exists(os.path.join(path, RESERVE_NAME)),  # noqa: PTH118 - a string

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from zbk.errors import KeyFileError
+from zbk.system.exposure import is_foreign, may_all_replace
 
-ROOT_UID: Final = 0
 LINK_COUNT_MAX: Final = 40
 """As in Linux, which refuses longer chains."""
 
@@ -50,19 +50,17 @@ def why_unsafe(path: Path, status: os.stat_result, uid: int) -> str:
     """
     if stat.S_IMODE(status.st_mode) & stat.S_IRWXO:
         return f"other users of this machine may read it: run `chmod 600 {path}`, and use a new key"
-    trusted = {ROOT_UID, uid}
-    if uid != ROOT_UID and status.st_uid not in trusted:
+    if is_foreign(status.st_uid, uid):
         return (
             f"it belongs to another user, with id {status.st_uid}: run `chown $USER {path}` if you "
             "trust it"
         )
     for link in _links(path):
         owner = link.lstat().st_uid
-        if uid != ROOT_UID and owner not in trusted:
+        if is_foreign(owner, uid):
             return f"the symbolic link {link} belongs to another user, with id {owner}"
     for folder in _folders(path):
-        mode = folder.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        if may_all_replace(folder.stat().st_mode):
             return f"everyone may replace it: run `chmod o-w {folder}`, and use a new key"
     return ""
 

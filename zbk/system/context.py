@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import InvalidOptionError
+from zbk.system.private_file import open_private
 
 CONTEXT_NAME: Final = "context.toml"
 
@@ -94,7 +95,7 @@ def write_context(uri: str, data_dir: str, pid: int, console: str = "") -> None:
     path = context_path()
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     new = f"{path}.{pid}.new"
-    with open(new, "w", encoding="utf-8") as file:
+    with open(new, "w", encoding="utf-8", opener=open_private) as file:
         file.write("# Written by `zbk up`, removed when it ends.\n")
         # a JSON string is also a TOML basic string
         file.write(f"metadata = {json.dumps(uri)}\ndata_dir = {json.dumps(data_dir)}\n")

@@ -1,22 +1,29 @@
-"""A new file that only its owner can read, complete or not there."""
+"""New files that only their owner can read."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+PRIVATE_MODE: Final = 0o600
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file, as an ``opener`` of ``open``; a new one is for its owner only."""
+    return os.open(path, flags | os.O_CLOEXEC, PRIVATE_MODE)
 
 
 @contextmanager
 def private_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new file for writing; after the block it is on stable storage.
+    """Yield a new file for writing; after the block it is complete and on stable storage.
 
     If the block fails, the file is removed.
 
     Raises:
         OSError: the file exists, or cannot be written; it names the file.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

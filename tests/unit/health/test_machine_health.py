@@ -15,6 +15,7 @@ from zbk.health.machine_health import (
     findings,
 )
 from zbk.metadata.stores.zookeeper_server import ServerAnswer
+from zbk.system.exposure import Exposure
 from zbk.system.ports import PortUse
 from zbk.wire.messages import VERSION_MAX
 
@@ -187,3 +188,12 @@ def test_a_clock_is_said_to_be_ahead_or_behind() -> None:
 
     assert this.what == "this clock is 60.0 s behind the clocks of most bookies"
     assert "61.5 s behind" in bookie.what
+
+
+def test_a_directory_that_others_can_read_is_a_problem_with_its_remedy() -> None:
+    exposure = Exposure(path="/data", why="lets everyone create files", remedy="chmod o-w /data")
+
+    (found,) = findings(with_directory(exposures=(exposure,)))
+
+    assert found.is_problem
+    assert (found.kind, found.command) == ("directory-exposed", "chmod o-w /data")

@@ -1,5 +1,6 @@
 """A bookie as a process: the implementation of ``zbk bookie init`` and ``zbk bookie run``."""
 
+import os
 import signal
 import sys
 import threading
@@ -14,8 +15,12 @@ from zbk.errors import InvalidOptionError, StorageFailedError
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.descriptors import raise_descriptor_limit
+from zbk.system.event_log import EventLog
+from zbk.system.exposure import exposures_of
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import collect_rarely, keep_freed_memory
+
+LOG = EventLog("zbk.bookie")
 
 SWITCH_INTERVAL_S = 0.0005
 """The time after which a thread of a bookie takes the interpreter from another; Python: 5 ms."""
@@ -65,6 +70,7 @@ def run_bookie(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory(KEPT_MEMORY_SIZE)
     raise_descriptor_limit()
+    _report_exposures(config if files is None else BookieConfig())
     bookies: list[Bookie] = []  # the last one runs
     stop_wanted = threading.Event()
 
@@ -113,6 +119,13 @@ def _goes_on_without(config: BookieConfig, error: BaseException | None) -> bool:
         return False
     take_out(files, config, path, str(error))
     return True
+
+
+def _report_exposures(config: BookieConfig) -> None:
+    """Log which directories other users of the machine can read or change."""
+    for path in (*config.journal_dirs, *config.ledger_dirs):
+        for one in exposures_of(path, os.geteuid()):
+            LOG.warning("bookie.directory_exposed", "%(exposure)s", exposure=str(one))
 
 
 def _check(config: BookieConfig) -> None:
