@@ -36,6 +36,7 @@ _HOMES = {
     "Entry": "zbk.protocol.entry.entry",
     "Fragment": "zbk.protocol.ledger.metadata",
     "GarbageStatus": "zbk.wire.messages",
+    "LedgerAccess": "zbk.protocol.ledger.access",
     "LedgerMetadata": "zbk.protocol.ledger.metadata",
     "LedgerOptions": "zbk.client.write.ledger_creation",
     "LedgerReader": "zbk.client.read.ledger_reader",
@@ -57,6 +58,7 @@ _HOMES = {
     "LogTail": "zbk.client.log.tail",
     "NO_ENTRY": "zbk.protocol.entry.words",
     "ReadBatch": "zbk.protocol.entry.read_batch",
+    "Right": "zbk.protocol.ledger.access",
     "ScrubStatus": "zbk.wire.messages",
     "Snapshot": "zbk.client.dataset.snapshots",
     "UnderreplicatedLedger": "zbk.protocol.repair.underreplicated",
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from zbk.client.write.ledger_writer import LedgerWriter
     from zbk.config import ClientConfig, ClientOptions
     from zbk.errors import (
+        AccessDeniedError,
         AppendUnansweredError,
         ArgumentTypeError,
         ArgumentValueError,
@@ -122,6 +125,7 @@ if TYPE_CHECKING:
         MetadataConflictError,
         MetadataUnavailableError,
         MissingDependencyError,
+        NamespaceDeniedError,
         NodeExistsError,
         NoNodeError,
         NoSpaceError,
@@ -129,15 +133,18 @@ if TYPE_CHECKING:
         NoSuchEntryError,
         NoSuchLedgerError,
         NoSuchLogError,
+        NoSuchNamespaceError,
         NoSuchPrincipalError,
         NoSuchVersionError,
         NotDurableError,
         NotEmptyError,
         NotEnoughBookiesError,
         OutOfDescriptorsError,
+        PrincipalRequiredError,
         ReadBeyondLacError,
         ReaderClosedError,
         RequestTimeoutError,
+        RoleRequiredError,
         ScatteredLedgerError,
         SecurityMismatchError,
         ShortRecordError,
@@ -160,6 +167,7 @@ if TYPE_CHECKING:
     from zbk.protocol.entry.entry import Entry
     from zbk.protocol.entry.read_batch import ReadBatch
     from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerState, LedgerType
+    from zbk.protocol.ledger.access import LedgerAccess, Right
     from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
     from zbk.protocol.log.metadata import LogMetadata
     from zbk.protocol.log.position import LogEntry, LogPosition, LogRange
@@ -171,6 +179,7 @@ _ERRORS = {error.__name__ for error in _errors.ERROR_BY_CODE.values()}
 __all__ = [
     "NO_ENTRY",
     "Aborted",
+    "AccessDeniedError",
     "AppendUnansweredError",
     "ArgumentTypeError",
     "ArgumentValueError",
@@ -215,6 +224,7 @@ __all__ = [
     "InvalidQuorumError",
     "KeyFileError",
     "KeyRefusedError",
+    "LedgerAccess",
     "LedgerClosedError",
     "LedgerExistsError",
     "LedgerFencedError",
@@ -247,12 +257,14 @@ __all__ = [
     "MetadataConflictError",
     "MetadataUnavailableError",
     "MissingDependencyError",
+    "NamespaceDeniedError",
     "NoNodeError",
     "NoSpaceError",
     "NoSuchDataSetError",
     "NoSuchEntryError",
     "NoSuchLedgerError",
     "NoSuchLogError",
+    "NoSuchNamespaceError",
     "NoSuchPrincipalError",
     "NoSuchVersionError",
     "NodeExistsError",
@@ -260,10 +272,13 @@ __all__ = [
     "NotEmptyError",
     "NotEnoughBookiesError",
     "OutOfDescriptorsError",
+    "PrincipalRequiredError",
     "ReadBatch",
     "ReadBeyondLacError",
     "ReaderClosedError",
     "RequestTimeoutError",
+    "Right",
+    "RoleRequiredError",
     "ScatteredLedgerError",
     "ScrubStatus",
     "SecurityMismatchError",

@@ -8,6 +8,8 @@
             * ``ArgumentTypeError``      likewise; also a ``TypeError``
         * ``EntryTooLargeError``
         * ``UnauthorizedError``          wrong ledger password
+            * ``AccessDeniedError``      the principal lacks a right in the ledger
+        * ``RoleRequiredError``          the principal lacks a role in the cluster
         * ``NoSuchLedgerError``
         * ``NoSuchEntryError``           raised only on an index miss
         * ``LedgerExistsError``
@@ -26,6 +28,9 @@
         * ``LoadAbortedError``           another process aborted the load; start a new one
         * ``KeyFileError``               a key file cannot be read, or is no secret
         * ``NoSuchPrincipalError``
+        * ``NoSuchNamespaceError``
+        * ``NamespaceDeniedError``       the principal may not create ledgers in a namespace
+        * ``PrincipalRequiredError``     a new ledger needs an owner, and the key has no principal
         * ``DataSetConflictError``       conflicts with another load, or with the schema
     * ``LedgerFencedError``              another client took the ledger over; stop writing
     * ``AppendUnansweredError``          the writer ended before the bookies had answered
@@ -196,6 +201,32 @@ class UnauthorizedError(CallerError, code=104):
     ledger_id: int
 
 
+class AccessDeniedError(UnauthorizedError, code=142, outcome="unknown"):
+    """The principal with this key lacks a right in the ledger: this bookie did nothing.
+
+    Another one may have done it before the right was taken away.
+    """
+
+    text = (
+        "{principal} has no right to {right} in ledger {ledger_id}: its owner or an operator "
+        "grants it with `zbk ledger grant {ledger_id} {principal} {right}`"
+    )
+    principal: str
+    right: str
+
+
+class RoleRequiredError(CallerError, code=143):
+    """The principal with this key lacks a role in the cluster. Nothing was done."""
+
+    text = (
+        "{principal} may not {operation}: that needs the role {role}, which an operator grants "
+        "with `zbk principal grant {principal} {role}`"
+    )
+    principal: str
+    operation: str
+    role: str
+
+
 class NoSuchLedgerError(CallerError, code=105):
     """The metadata store, or a bookie, has no such ledger."""
 
@@ -358,6 +389,34 @@ class NoSuchPrincipalError(CallerError, code=141):
 
     text = "no principal {name!r}: `zbk principal ls` lists the principals"
     name: str
+
+
+class NoSuchNamespaceError(CallerError, code=144):
+    """The metadata store has no namespace with this path, nor with a part of it."""
+
+    text = "no namespace {path!r}: an operator adds it with `zbk namespace add {path}`"
+    path: str
+
+
+class NamespaceDeniedError(CallerError, code=145):
+    """The principal may not create ledgers in the namespace. Nothing was created."""
+
+    text = (
+        "{principal} may not create ledgers in namespace {path!r}: an operator grants it with "
+        "`zbk namespace grant {path} {principal} append`"
+    )
+    principal: str
+    path: str
+
+
+class PrincipalRequiredError(CallerError, code=146):
+    """A new ledger needs an owner, and the key of this client belongs to no principal."""
+
+    text = (
+        "no principal has the key {key}, so it cannot own a ledger: an operator admits it with "
+        "`zbk principal add NAME --key {key}`"
+    )
+    key: str
 
 
 # ------------------------------------------------------------------ fenced

@@ -8,6 +8,8 @@
     /available/<bookie id>             BookieRegistration, ephemeral: takes new entries
     /available/readonly/<bookie id>    BookieRegistration, ephemeral: serves what it has
     /principals                        Principals: whose keys the bookies accept
+    /namespaces                        Namespaces: grants that count for many ledgers
+    /grants                            AccessChanges: the ledgers whose grants changed last
     /ledgers/...                       LedgerMetadata, by layout, as below
     /logs/<name>                       LogHead: the id of the log that has this name
     /logs/<name>/<log id>              LogMetadata: its list of ledgers
@@ -54,6 +56,8 @@ COOKIES: Final = "/cookies"
 AVAILABLE: Final = "/available"
 READONLY: Final = "/available/readonly"
 PRINCIPALS: Final = "/principals"
+NAMESPACES: Final = "/namespaces"
+ACCESS_CHANGES: Final = "/grants"
 LEDGERS: Final = "/ledgers"
 LOGS: Final = "/logs"
 DATA_SETS: Final = "/datasets"

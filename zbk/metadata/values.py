@@ -32,6 +32,7 @@ from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION, LedgerMetadata
 from zbk.security.credentials import BookieDoors
+from zbk.security.namespaces import Namespace
 from zbk.security.principals import Principal
 
 VALUE_FORMAT_VERSION: Final = 1
@@ -140,6 +141,13 @@ class Principals(msgspec.Struct, frozen=True, kw_only=True):
     """``/principals``: all principals of the cluster, by name."""
 
     principals: tuple[Principal, ...] = ()
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class Namespaces(msgspec.Struct, frozen=True, kw_only=True):
+    """``/namespaces``: all namespaces of the cluster, by path."""
+
+    namespaces: tuple[Namespace, ...] = ()
     format_version: int = VALUE_FORMAT_VERSION
 
 

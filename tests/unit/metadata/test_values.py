@@ -24,6 +24,7 @@ from zbk.metadata.values import (
     LedgerLayout,
     LogHead,
     LostBookieDelay,
+    Namespaces,
     StoredCookie,
     TaskLock,
     TaskProgress,
@@ -34,9 +35,12 @@ from zbk.metadata.values import (
 from zbk.protocol.dataset.dataset import DataSet, Load, LoadKind, LoadState, Version
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.access import LedgerAccess, Right
 from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION, Fragment, LedgerMetadata
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.repair.underreplicated import MissingReason, UnderreplicatedLedger
+from zbk.security.access_table import AccessChanges
+from zbk.security.namespaces import Namespace
 
 LEDGER = LedgerMetadata(
     ledger_id=7,
@@ -152,6 +156,13 @@ VALUES: list[Any] = [
     ),
     TaskLock(owner="w1", token="t1", locked_ms=1_700_000_000_000),
     TaskProgress(owner="w1", copied_count=3, to_copy_count=9, updated_ms=1_700_000_000_000),
+    Namespaces(
+        namespaces=(
+            Namespace(path="orders", grants={"*": (Right.READ,)}),
+            Namespace(path="orders/eu"),
+        )
+    ),
+    AccessChanges(count=300, ledger_ids=(7, 2**40)),
     AuditCounter(count=3),
     LostBookieDelay(delay_ms=30_000),
     AuditorVote(candidate_id="a1", token="t1", elected_ms=1_700_000_000_000),
@@ -257,6 +268,15 @@ GOLDEN = {
         "757064617465645f6d73cf0000018bcfe56800ae666f726d61745f76657273696f6e01a863686563"
         "6b73756dcf595ba55d8d1b03ff"
     ),
+    "Namespaces": (
+        "83aa6e616d657370616365739282a470617468a66f7264657273a66772616e747381a12a91a47265"
+        "616482a470617468a96f72646572732f6575a66772616e747380ae666f726d61745f76657273696f"
+        "6e01a8636865636b73756dcf43b5b29a70d9d196"
+    ),
+    "AccessChanges": (
+        "84a5636f756e74cd012caa6c65646765725f6964739207cf0000010000000000ae666f726d61745f"
+        "76657273696f6e01a8636865636b73756dcfc53ebd8cb86c3d73"
+    ),
     "AuditCounter": (
         "83a5636f756e7403ae666f726d61745f76657273696f6e01a8636865636b73756dcf7235f4ef1174c492"
     ),
@@ -354,6 +374,30 @@ def test_what_is_only_sometimes_noted_has_these_bytes(value: ValueT) -> None:
 
     assert encode(value).hex() == golden
     assert decode(type(value), bytes.fromhex(golden), "/x") == value
+
+
+OWNED = LEDGER.owned(
+    LedgerAccess(owner="ada", namespace="orders/eu", grants={"*": (Right.READ,)})
+)
+GOLDEN_OWNED = (
+    "de0013a96c65646765725f696407ad656e73656d626c655f73697a6503b177726974655f71756f72"
+        "756d5f73697a6503af61636b5f71756f72756d5f73697a6502ab6c65646765725f74797065aa5644"
+        "5f4a4f55524e414cab6469676573745f74797065a34d4143af70617373776f72645f646967657374"
+        "c40200ffa9667261676d656e74739282ae66697273745f656e7472795f696400a7626f6f6b696573"
+        "93a26231a26232a2623382ae66697273745f656e7472795f696409a7626f6f6b69657393a26231a2"
+        "6234a26233aa637265617465645f6d73cf0000018bcfe56800ae6372656174696f6e5f746f6b656e"
+        "a27431a57374617465a6434c4f534544ad6c6173745f656e7472795f69640ca66c656e677468cd01"
+        "59aa6861735f777269746572c3af637573746f6d5f6d6574616461746181a36a6f62c4086e696768"
+        "746c7900aa6c65646765725f6b6579c41030313233343536373839616263646566a6616363657373"
+        "83a56f776e6572a3616461a96e616d657370616365a96f72646572732f6575a66772616e747381a1"
+        "2a91a472656164ae666f726d61745f76657273696f6e04a8636865636b73756dcfa9898e3dc4bc1d"
+        "47"
+)
+
+
+def test_the_owner_of_a_ledger_and_its_grants_have_these_bytes() -> None:
+    assert encode(OWNED).hex() == GOLDEN_OWNED
+    assert decode(LedgerMetadata, bytes.fromhex(GOLDEN_OWNED), "/x") == OWNED
 
 
 @by_type

@@ -28,6 +28,7 @@ from zbk.metadata.values import (
     Layout,
     LogHead,
     LostBookieDelay,
+    Namespaces,
     Principals,
     StoredCookie,
     decode,
@@ -36,12 +37,15 @@ from zbk.protocol.dataset.dataset import DataSet, Load
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
+from zbk.security.access_table import AccessChanges
 
 _FIXED: Final[dict[str, type[msgspec.Struct]]] = {
     paths.LAYOUT: Layout,
     paths.INSTANCEID: Instance,
     paths.IDGEN: IdCounter,
     paths.PRINCIPALS: Principals,
+    paths.NAMESPACES: Namespaces,
+    paths.ACCESS_CHANGES: AccessChanges,
     paths.AUDIT_TRIGGER: AuditCounter,
     paths.TASK_COUNTER: AuditCounter,
     paths.LOST_BOOKIE_DELAY: LostBookieDelay,

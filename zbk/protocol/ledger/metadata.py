@@ -13,9 +13,9 @@ The metadata of a ledger are an immutable value. These changes are legal:
                                  with the same bookies: a loss on one side of a cut does not
                                  prevent the repair of the other side
 
-Nothing else ever changes: not the sizes, the types, the password, the id, the creation. A ledger
-that was created without a writer can get one, once, while it is OPEN: that compare-and-swap selects
-its only writer.
+In any state its grants may change. Nothing else ever changes: not the sizes, the types, the
+password, the id, the owner, the namespace, the creation. A ledger that was created without a writer
+can get one, once, while it is OPEN: that compare-and-swap selects its only writer.
 
 Source: BookKeeper's ``LedgerMetadata`` and ``MetadataUpdateLoop``; the protocol page, section
 Ledger metadata.
@@ -30,26 +30,32 @@ import msgspec
 from zbk.errors import IllegalTransitionError
 from zbk.protocol.entry.digest import LEDGER_KEY_SIZE
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.access import PLAIN, Grants, LedgerAccess, check_access
 from zbk.protocol.ledger.fragments import Fragment, are_cut, problem_of_change
 from zbk.protocol.ledger.quorum import Quorum
 
 __all__ = [
     "METADATA_FORMAT_VERSION",
     "PLAIN_FORMAT_VERSION",
+    "REPORTED_LAC_FORMAT_VERSION",
     "Fragment",
     "LedgerMetadata",
     "check_transition",
 ]
 
-METADATA_FORMAT_VERSION = 3
+METADATA_FORMAT_VERSION = 4
 """The newest format that this zbk reads and writes.
 
 2 added ``ledger_key``: a zbk that knew only 1 would lose it with the next change. 3 added
-``reported_lac``: a zbk that knew only 2 would report a LAC without recording it.
+``reported_lac``: a zbk that knew only 2 would report a LAC without recording it. 4 added
+``access``: a zbk that knew only 3 would lose it with the next change.
 """
 
+REPORTED_LAC_FORMAT_VERSION = 3
+"""The format of ledgers that have a ``reported_lac`` and no ``access``."""
+
 PLAIN_FORMAT_VERSION = 2
-"""The format of ledgers that have no ``reported_lac``."""
+"""The format of ledgers that have neither, so that older clients keep reading them."""
 
 
 class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +67,8 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
       * ``last_entry_id`` and ``length`` are given exactly when the state is CLOSED;
       * ``ledger_key`` is a whole key, or empty for ledgers created in format 1;
       * ``length_before`` is given only while the ledger is not CLOSED;
-      * ``reported_lac`` is given exactly in format 3, and only while the ledger is not CLOSED.
+      * ``reported_lac`` is given only while the ledger is not CLOSED;
+      * the format is the lowest one that has the fields which are given.
 
     ``length_before`` is the bytes of payload before the last fragment. The writer that begins a
     fragment records it, so that a recovery that finds the fragment empty knows the ledger's length
@@ -96,6 +103,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     ledger_key: bytes = b""
     length_before: int | msgspec.UnsetType = msgspec.UNSET  # see above
     reported_lac: int | msgspec.UnsetType = msgspec.UNSET  # see above
+    access: LedgerAccess | msgspec.UnsetType = msgspec.UNSET  # no owner, and no grants
     format_version: int = PLAIN_FORMAT_VERSION
 
     def __post_init__(self) -> None:
@@ -117,7 +125,12 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             return "last entry id and length belong to the state CLOSED only"
         if self.last_entry_id is not None and self.last_entry_id < NO_ENTRY:
             return f"impossible last entry id {self.last_entry_id}"
-        return self._length_problem() or self._reported_lac_problem() or self._key_problem()
+        return (
+            self._length_problem()
+            or self._reported_lac_problem()
+            or self._access_problem()
+            or self._key_problem()
+        )
 
     def _length_problem(self) -> str:
         if self.length is not None and self.length < 0:
@@ -128,11 +141,14 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     def _reported_lac_problem(self) -> str:
         lac = self.reported_lac
-        if isinstance(lac, int) != (self.format_version > PLAIN_FORMAT_VERSION):
-            return "a reported LAC belongs to metadata of format 3 only"
         if isinstance(lac, int) and (self.is_closed or lac < NO_ENTRY):
             return f"impossible reported LAC {lac}"
         return ""
+
+    def _access_problem(self) -> str:
+        if self.format_version != _format_of(self.format_version, self.reported_lac, self.access):
+            return f"format {self.format_version} is not that of the fields that are given"
+        return check_access(self.access) if isinstance(self.access, LedgerAccess) else ""
 
     def _key_problem(self) -> str:
         if len(self.ledger_key) not in (0, LEDGER_KEY_SIZE):
@@ -153,6 +169,11 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     def is_closed(self) -> bool:
         """True when the ledger accepts no more entries and its end is final."""
         return self.state is LedgerState.CLOSED
+
+    @property
+    def known_access(self) -> LedgerAccess:
+        """The owner, the namespace and the grants; those of a plain ledger if none are given."""
+        return self.access or PLAIN
 
     @property
     def records_reported_lac(self) -> bool:
@@ -214,9 +235,16 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     def recording_reported_lac(self) -> Self:
         """Return the metadata of a new ledger, or of one without a writer, that will record it."""
-        return msgspec.structs.replace(
-            self, reported_lac=NO_ENTRY, format_version=METADATA_FORMAT_VERSION
-        )
+        return self._with(reported_lac=NO_ENTRY)
+
+    def owned(self, access: LedgerAccess) -> Self:
+        """Return the metadata of a new ledger with an owner, a namespace and grants."""
+        return self._with(access=access)
+
+    def with_grants(self, grants: Grants) -> Self:
+        """Return the metadata with other grants."""
+        access = msgspec.structs.replace(self.known_access, grants=grants)
+        return self._changed(access=access)
 
     def with_reported_lac(self, lac: int) -> Self:
         """Return the metadata with a LAC that may be reported once they are in the store."""
@@ -234,8 +262,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             raise IllegalTransitionError(f"ledger {self.ledger_id}", "it has a writer already")
         if not records_reported_lac or self.records_reported_lac:
             return self._changed(has_writer=True)
-        version = METADATA_FORMAT_VERSION
-        return self._changed(has_writer=True, reported_lac=NO_ENTRY, format_version=version)
+        return self._changed(has_writer=True, reported_lac=NO_ENTRY)
 
     def with_recovery(self) -> Self:
         """Return the metadata of the ledger IN_RECOVERY."""
@@ -295,18 +322,29 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _end_of_open(self) -> dict[str, object]:
-        """Return what a closed ledger does not need: so all of them have the plain format."""
-        version = min(self.format_version, PLAIN_FORMAT_VERSION)
-        return {
-            "length_before": msgspec.UNSET,
-            "reported_lac": msgspec.UNSET,
-            "format_version": version,
-        }
+        """Return what a closed ledger does not need."""
+        return {"length_before": msgspec.UNSET, "reported_lac": msgspec.UNSET}
 
     def _changed(self, **fields: object) -> Self:
-        changed = msgspec.structs.replace(self, **fields)
+        changed = self._with(**fields)
         check_transition(self, changed)
         return changed
+
+    def _with(self, **fields: object) -> Self:
+        """Return the metadata with other fields, in the format that these need."""
+        lac = fields.get("reported_lac", self.reported_lac)
+        access = fields.get("access", self.access)
+        version = _format_of(self.format_version, lac, access)
+        return msgspec.structs.replace(self, **fields, format_version=version)
+
+
+def _format_of(before: int, reported_lac: object, access: object) -> int:
+    """Return the lowest format that has these fields; an older one stays."""
+    if access is not msgspec.UNSET:
+        return METADATA_FORMAT_VERSION
+    if reported_lac is not msgspec.UNSET:
+        return REPORTED_LAC_FORMAT_VERSION
+    return min(before, PLAIN_FORMAT_VERSION)
 
 
 _FIXED = (
@@ -349,6 +387,7 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
     ):
         raise IllegalTransitionError(name, "the length before the last fragment never changes")
     _check_reported_lac(old, new, name)
+    _check_access(old, new, name)
     if old.has_writer != new.has_writer and (old.has_writer or new.state is not LedgerState.OPEN):
         raise IllegalTransitionError(name, "only an open ledger without a writer gets one, once")
     if not are_cut(old.fragments, new.fragments, old.last_entry_id):
@@ -375,7 +414,12 @@ def _check_reported_lac(old: LedgerMetadata, new: LedgerMetadata, name: str) -> 
             raise IllegalTransitionError(name, problem)
     elif isinstance(after, int) and (old.has_writer or after != NO_ENTRY):
         raise IllegalTransitionError(name, "a ledger records reported LACs from its first entry on")
-    if old.format_version != new.format_version and isinstance(before, int) == isinstance(
-        after, int
-    ):
+
+
+def _check_access(old: LedgerMetadata, new: LedgerMetadata, name: str) -> None:
+    """Check that only the grants of an access change, and the format only with its fields."""
+    was, now = old.known_access, new.known_access
+    if (was.owner, was.namespace) != (now.owner, now.namespace) or (old.access and not new.access):
+        raise IllegalTransitionError(name, "its owner and its namespace never change")
+    if new.format_version != _format_of(old.format_version, new.reported_lac, new.access):
         raise IllegalTransitionError(name, "format_version never changes")

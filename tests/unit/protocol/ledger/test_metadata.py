@@ -9,7 +9,7 @@ import pytest
 from zbk.errors import IllegalTransitionError
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
 from zbk.protocol.ledger.metadata import (
-    METADATA_FORMAT_VERSION,
+    REPORTED_LAC_FORMAT_VERSION,
     Fragment,
     LedgerMetadata,
     check_transition,
@@ -110,7 +110,7 @@ REPORTED = RECORDING.with_reported_lac(7)
 
 
 def test_a_reported_lac_grows_and_goes_with_the_close() -> None:
-    assert (OPEN.format_version, RECORDING.format_version) == (2, METADATA_FORMAT_VERSION)
+    assert (OPEN.format_version, RECORDING.format_version) == (2, REPORTED_LAC_FORMAT_VERSION)
     assert [m.confirmed_floor for m in (OPEN, RECORDING, REPORTED)] == [-1, -1, 7]
     assert REPORTED.with_new_fragment(10, ("a", "d", "c")).confirmed_floor == 9
     assert REPORTED.with_recovery().reported_lac == 7
