@@ -36,6 +36,7 @@ import msgspec
 from zbk.errors import BusyError, UnauthorizedError, UnsupportedLedgerError, ZbkError
 from zbk.protocol.entry.digest import is_same_secret
 from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.access import PLAIN, LedgerAccess
 
 WAITING_COUNT_MAX: Final = 16_384
 WAITING_SIZE_MAX: Final = 64 * 1024 * 1024
@@ -46,10 +47,11 @@ T = TypeVar("T")
 
 
 class KnownLedger(msgspec.Struct, frozen=True):
-    """Key and type of a ledger in the metadata store."""
+    """Key, type and access of a ledger in the metadata store."""
 
     ledger_key: bytes  # empty: the metadata have none
     ledger_type: LedgerType
+    access: LedgerAccess = PLAIN
 
 
 Finding: TypeAlias = KnownLedger | ZbkError

@@ -22,6 +22,12 @@ class Inbound(msgspec.Struct, frozen=True):
     life: object = None  # used by the front: a routing id may be used again by a later connection
     span: "RequestSpan | None" = None  # its trace
 
+    @property
+    def key(self) -> str:
+        """The public key that its connection has proved to have; "" without encryption."""
+        key: str = getattr(self.life, "key", "")
+        return key
+
 
 class Outbound(msgspec.Struct, frozen=True):
     """The answer to one ``Inbound``."""

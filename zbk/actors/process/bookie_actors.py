@@ -16,6 +16,7 @@ import msgspec
 import pykka
 
 from zbk.actors.identity.losses import Losses
+from zbk.actors.process.bookie_access import access_table, follow_access
 from zbk.actors.process.bookie_info import BookieStatus
 from zbk.actors.process.descriptor_budget import DescriptorBudget
 from zbk.actors.serve.identity_rates import RateLimits
@@ -113,6 +114,7 @@ class BookieActors:
         )
         self._journal_doors: list[JournalDoor] = []
         self.front = self._front()
+        self._access = access_table(parts.store, parts.security)
         self._ticker = Ticker("zbk-bookie-ticker")
         self.status = BookieStatus(
             parts.files, parts.config, parts.identity, self.front, parts.storage, parts.losses
@@ -147,6 +149,8 @@ class BookieActors:
         if any(view.lost_logs for view in parts.storage.scrubs):
             actors["scrub"].tell(LogsLost())
         actors["disk"] = self._start_disk_monitor()
+        if self._access is not None:
+            at_end(follow_access(parts.store, lambda news: self._tell("storage", news)))
         status.watch(actors, queues)
         self._start_ticking()
         self.front.start()
@@ -208,6 +212,7 @@ class BookieActors:
             space=parts.gate,
             ticker=self._ticker,
             status=status.answer,
+            access=self._access,
         )
         return StorageActor.start(
             parts.storage,

@@ -55,7 +55,8 @@ class Watch:
     """One ledger that is waited for, in a poll or in a session."""
 
     __slots__ = (
-        "inbound", "known_lac", "ledger_id", "ledger_key", "ledger_type", "number", "session",
+        "inbound", "key", "known_lac", "ledger_id", "ledger_key", "ledger_type", "number",
+        "session",
     )  # fmt: skip
 
     def __init__(
@@ -68,8 +69,10 @@ class Watch:
         inbound: Inbound | None = None,
         session: "Session | None" = None,
         number: int = 0,
+        key: str = "",
     ) -> None:
         assert (inbound is None) is (session is not None), "it is of a poll or of a session"
+        self.key = key  # of its connection
         self.ledger_id = ledger_id
         self.ledger_key = ledger_key
         self.ledger_type = ledger_type
@@ -188,6 +191,7 @@ class LacWatches:
             request.ledger_type,
             request.known_lac,
             inbound=inbound,
+            key=inbound.key,
         )
         self._add(watch)
         due_ms = now_ms + min(request.wait_ms, WAIT_MS_MAX)
@@ -242,6 +246,7 @@ class LacWatches:
             asked.known_lac,
             session=session,
             number=asked.number,
+            key="" if session.inbound is None else session.inbound.key,
         )
         if self.is_full or len(session.watches) >= self._session_count_max:
             self._tell(watch, BusyError("the bookie has too many long polls"))

@@ -69,7 +69,7 @@ class LedgerLookup:
 
     def _read(self, ledger_id: int, *, is_fresh: bool) -> KnownLedger:
         metadata, _version = self._ledgers.read(ledger_id, is_fresh=is_fresh)
-        return KnownLedger(metadata.ledger_key, metadata.ledger_type)
+        return KnownLedger(metadata.ledger_key, metadata.ledger_type, metadata.known_access)
 
 
 class LookupActor(BookieActor):

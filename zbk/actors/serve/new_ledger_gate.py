@@ -1,6 +1,7 @@
 """Where requests for ledgers that the bookie does not hold wait for the metadata store.
 
-The rules are those of ``zbk.durability.new_ledgers``. Requests of ledgers that are held pass.
+The rules are those of ``zbk.durability.new_ledgers``. Requests of ledgers that are held pass. Where
+rights are enforced, requests of ledgers whose owner is not known here wait, too (``access_gate``).
 
 Owned and run by the storage actor.
 """
@@ -20,7 +21,7 @@ class NewLedgerGate:
     def __init__(self, ledgers: LedgerTable, ask: Callable[[LookUp], None]) -> None:
         self._ledgers = ledgers
         self._ask = ask
-        self._room: WaitingRoom[Inbound] = WaitingRoom()
+        self._room: WaitingRoom[Inbound | None] = WaitingRoom()  # None: only a look-up
         self._findings: dict[int, Finding] = {}  # of the ledger whose requests are let go
 
     @property
@@ -57,25 +58,47 @@ class NewLedgerGate:
             self._ledgers.check_not_deleted(ledger_id)
             found = self._findings.get(ledger_id)
             if found is None:
-                self._room.put(ledger_id, inbound, inbound.size)
+                self.hold(ledger_id, inbound)
                 return None
             check_claim(ledger_id, request.ledger_key, request.ledger_type, found)
             slot = self._ledgers.new(ledger_id)
         return slot
 
-    def ask(self) -> None:
-        """Look up the ledgers whose requests wait, unless a look-up is running."""
+    def hold(self, ledger_id: int, inbound: Inbound) -> None:
+        """Keep a request until its ledger was looked up.
+
+        Raises:
+            BusyError: too much waits.
+        """
+        self._room.put(ledger_id, inbound, inbound.size)
+
+    def want(self, ledger_id: int) -> None:
+        """Look up a ledger for which no request waits.
+
+        Raises:
+            BusyError: too much waits.
+        """
+        if not self._room.has(ledger_id):
+            self._room.put(ledger_id, None, 0)
+
+    def ask(self) -> Sequence[int]:
+        """Look up the ledgers whose requests wait, unless a look-up is running; return them."""
         ledger_ids = self._room.next_batch()
         if ledger_ids:
             self._ask(LookUp(ledger_ids))
+        return ledger_ids
+
+    def ask_again(self, ledger_ids: Sequence[int]) -> None:
+        """Repeat the look-up that has ended: its answer does not count."""
+        self._ask(LookUp(ledger_ids))
 
     def released(self, findings: Mapping[int, Finding]) -> Iterator[Inbound]:
         """Yield the released requests, in order. Serve each before taking the next."""
         for one in self._room.answered(findings):
             self._findings[one.ledger_id] = one.found
-            yield from one.requests
+            yield from (inbound for inbound in one.requests if inbound is not None)
             del self._findings[one.ledger_id]
 
     def give_up(self) -> Sequence[Inbound]:
         """Return all waiting requests, to be refused."""
-        return self._room.take_all()
+        return [inbound for inbound in self._room.take_all() if inbound is not None]

@@ -13,6 +13,7 @@ from zbk.actors.serve.ledger_table import LEDGER_COUNT_MAX
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.sync_queue import Send, SyncProgress
 from zbk.actors.space_gate import SpaceGate
+from zbk.security.access_table import AccessTable
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import CollectGarbage, GetBookieInfo, Message, Scrub
 
@@ -31,6 +32,7 @@ class ServeParts(msgspec.Struct, frozen=True):
     ticker: TickSource
     status: Callable[[StatusRequest], Message]
     now_ms: Callable[[], int] = monotonic_ms
+    access: AccessTable | None = None  # None: no rights are enforced
 
 
 class ServeLimits(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ mailbox     Requests, from the front, which handles small ones itself while the 
             RequestsWait, when others wait in the ``FairQueue`` of the door;
             Synced, from the journal actors; AskStorage, from the checkpoint, gc and scrub actors;
             ForgetLedgers, from the gc actor; WatchesDue, from the ticker while a client waits for a
-            LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; Quiesce, when
-            the bookie stops
+            LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; changes of
+            rights (``access_gate``), from the metadata store; Quiesce, when the bookie stops
 answers     clients, through the front, or through the journal if the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), the
             LacWatches, and the requests that wait for the metadata store (``new_ledger_gate``)
@@ -27,6 +27,13 @@ import pykka
 
 from zbk.actors.base import LendingActor, StopBookie
 from zbk.actors.messages import Answered, AskStorage, ForgetLedgers, Sink, StorageQuestion
+from zbk.actors.serve.access_gate import (
+    AccessGate,
+    AccessMessage,
+    GrantsChanged,
+    SetKeys,
+    SetNamespaces,
+)
 from zbk.actors.serve.add_requests import AddRequests
 from zbk.actors.serve.fair_queue import NO_LIMITS, FairQueue
 from zbk.actors.serve.identity_rates import RateLimits
@@ -108,6 +115,7 @@ StorageMessage: TypeAlias = (
     | ForgetLedgers
     | ResolveAgain
     | LookedUp
+    | AccessMessage
 )
 
 
@@ -154,6 +162,8 @@ class StorageActor(LendingActor):
         self._ledgers = LedgerTable(storage, parts.progresses, limits.ledger_count_max)
         self._turn = Turn(storage, parts, watches, incarnation)
         self._gate = NewLedgerGate(self._ledgers, parts.look_up)
+        self._access = None if parts.access is None else AccessGate(parts.access, self._gate)
+        self._serve_one = self._on_request if self._access is None else self._on_checked_request
         self._adds = AddRequests(
             storage,
             self._ledgers,
@@ -162,7 +172,9 @@ class StorageActor(LendingActor):
             space=parts.space,
             entry_size_max=limits.entry_size_max,
         )
-        self._watches = WatchRequests(self._ledgers, self._turn, watches, parts, self._on_tick)
+        self._watches = WatchRequests(
+            self._ledgers, self._turn, watches, parts, self._on_tick, self._access
+        )
         self._reads = ReadRequests(
             storage,
             self._ledgers,
@@ -200,7 +212,7 @@ class StorageActor(LendingActor):
             case RequestsWait():
                 self._serve_waiting()
             case LookedUp():
-                self._serve(self._gate.released(message.findings))
+                self._on_looked_up(message)
             case Synced():
                 for ticket in self._turn.take_synced(message.journal_no, message.ticket):
                     self._on_synced(ticket)
@@ -224,6 +236,8 @@ class StorageActor(LendingActor):
                 _reply(reply_to, Answered(wait_no, self._forget(ledger_ids)))
             case ResolveAgain():
                 self._reads.resolve_again(message.fetch)
+            case SetKeys() | SetNamespaces() | GrantsChanged():
+                self._on_access_changed(message)
             case _:
                 assert_never(message)
         self._watches.answer()
@@ -295,12 +309,43 @@ class StorageActor(LendingActor):
         turn.begin(received_us)
         for inbound in inbounds:
             try:
-                self._on_request(inbound)
+                self._serve_one(inbound)
             except ZbkError as error:
                 turn.refuse(inbound, error)
         self._watches.answer()  # a LAC must not follow a higher one that a sync now makes
         turn.end()
-        self._gate.ask()
+        self._ask()
+
+    def _ask(self) -> None:
+        """Look up the ledgers that requests wait for."""
+        asked = self._gate.ask()
+        if self._access is not None and asked:
+            self._access.asked(asked)
+
+    def _on_looked_up(self, message: LookedUp) -> None:
+        """Serve the requests that waited for a look-up."""
+        access, findings = self._access, message.findings
+        if access is None:
+            self._serve(self._gate.released(findings))
+            return
+        if not access.begin_release(findings):
+            asked = [*findings]
+            access.asked(asked)
+            self._gate.ask_again(asked)
+            return
+        self._serve(self._gate.released(findings))
+        self._watches.check_access(findings)
+        access.end_release()
+
+    def _on_access_changed(self, message: AccessMessage) -> None:
+        """Apply a change of rights from now on."""
+        if self._access is None:
+            return
+        self._access.change(message)
+        self._watches.check_access(
+            message.ledger_ids if isinstance(message, GrantsChanged) else None
+        )
+        self._ask()
 
     def _waits(self, inbound: Inbound) -> bool:
         """Return whether a request waits after others of its ledger, or is refused."""
@@ -309,6 +354,11 @@ class StorageActor(LendingActor):
         except BusyError as error:
             self._turn.refuse(inbound, error)
             return True
+
+    def _on_checked_request(self, inbound: Inbound) -> None:
+        assert self._access is not None, "rights are enforced"
+        if self._access.admits(inbound):
+            self._on_request(inbound)
 
     def _on_request(self, inbound: Inbound) -> None:
         request = inbound.request

@@ -8,15 +8,16 @@ Owned and run by the storage actor.
 Source: BookKeeper's ``LongPollReadEntryProcessorV3``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from zbk.actors.serve.access_gate import AccessGate
 from zbk.actors.serve.lac_watches import LacWatches, Risen, SessionAnswered, Watch
 from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
 from zbk.actors.serve.parts import ServeParts
 from zbk.actors.serve.refusals import answerable
 from zbk.actors.serve.turn import Turn
-from zbk.errors import NoSuchLedgerError, ZbkError
+from zbk.errors import BusyError, NoSuchLedgerError, ZbkError
 from zbk.transport.inbound import Inbound
 from zbk.wire.messages import LacsRisen, ReadLac, WatchLacs, WatchRefusal
 
@@ -34,6 +35,7 @@ class WatchRequests:
         watches: LacWatches,
         parts: ServeParts,
         on_tick: Callable[[], None],
+        access: AccessGate | None = None,
     ) -> None:
         self._ledgers = ledgers
         self._turn = turn
@@ -42,6 +44,7 @@ class WatchRequests:
         self._ticker = parts.ticker
         self._now_ms = parts.now_ms
         self._on_tick = on_tick
+        self._access = access
         self._is_ticking = False
 
     # -------------------------------------------------------------- requests
@@ -72,12 +75,22 @@ class WatchRequests:
     def _begin(self, watch: Watch) -> None:
         """End a watch at once that has nothing to wait for."""
         try:
+            if not self._is_allowed(watch):
+                return
             slot = self._watched(watch)
         except ZbkError as error:
             self._watches.end(watch, answerable(error))
         else:
             if slot is not None:  # else its first entry may come
                 self._await_sync(slot)
+
+    def _is_allowed(self, watch: Watch) -> bool:
+        """Return whether a client may know the LAC of a ledger; false: not known yet.
+
+        Raises:
+            ZbkError: it may not.
+        """
+        return self._access is None or self._access.may_watch(watch.key, watch.ledger_id)
 
     def _watched(self, watch: Watch) -> LedgerSlot | None:
         """Return the ledger of a watch; ``None``: it is not here yet.
@@ -113,6 +126,13 @@ class WatchRequests:
         for watch in [*self._watches.ledgers.get(ledger_id, ())]:
             self._watches.end(watch, NoSuchLedgerError(ledger_id))
 
+    def check_access(self, ledger_ids: Iterable[int] | None = None) -> None:
+        """Look at the watches of ledgers again, or of all, after a change of rights."""
+        known = self._watches.ledgers
+        for ledger_id in [*known] if ledger_ids is None else ledger_ids:
+            for watch in [*known.get(ledger_id, ())]:
+                self._begin(watch)
+
     def wake_all(self) -> None:
         """End all polls."""
         for watch in self._watches.take_all_polls():
@@ -126,6 +146,8 @@ class WatchRequests:
                 continue
             try:  # the ledger may have come after the watch
                 slot.ledger.check(watch.ledger_key, watch.ledger_type)
+                if not self._is_allowed(watch):
+                    continue
             except ZbkError as error:
                 self._watches.end(watch, error)
             else:
@@ -139,6 +161,8 @@ class WatchRequests:
 
     def _end_poll(self, watch: Watch) -> None:
         try:
+            if not self._is_allowed(watch):
+                raise BusyError(f"it looks up who may read ledger {watch.ledger_id}")
             slot = self._ledgers.find(watch.ledger_id)
         except ZbkError as error:
             self._watches.end(watch, answerable(error))
