@@ -78,7 +78,7 @@ def test_a_tree_that_a_user_makes_is_closed_to_strangers(world: World) -> None:
     store.create("/available/b1", b"here", is_ephemeral=True)
     known = paths_of(world.stranger("operator", "secret of operator"), world.root)
 
-    assert len(known) == 18
+    assert len(known) == 19
     assert successes_of(world.stranger(), known) == []
     assert successes_of(world.stranger("operator", "guess"), known) == []
     with pytest.raises(MetadataAccessError, match="this process has no user"):
@@ -108,11 +108,13 @@ def test_each_role_has_what_it_needs_and_no_more(world: World) -> None:
     bookie.set("/ledgers/00/0000/L0001", b"repaired", 0)
     bookie.create("/underreplication/ledgers/00/0000/L0001", b"t", make_parents=True)
     assert client.get("/available/b1").value == auditor.get("/available/b1").value == b"r"
-    assert bookie.get("/principals").value == b"who"
+    # a client has to know the name of its principal, and tells bookies of changed grants
+    assert bookie.get("/principals").value == client.get("/principals").value == b"who"
+    client.set("/grants", b"changes", 0)
+    assert bookie.get("/grants").value == b"changes"
     client.delete("/ledgers/00/0000/L0001")
 
     for refused in (
-        lambda: client.get("/principals"),
         lambda: client.set("/principals", b"me", 0),
         lambda: client.set("/available/b1", b"", 0),
         lambda: client.create("/available/b2"),

@@ -17,6 +17,15 @@ from zbk.errors import (
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.access import (
+    Grants,
+    LedgerAccess,
+    Right,
+    grants_of,
+    rights_named,
+    with_grant,
+    without_grant,
+)
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
 from zbk.wire.messages import BookieInfo, GarbageStatus, ScrubStatus
@@ -187,9 +196,12 @@ class FakeClient(FakeLogs):
         digest_type: str = "XXH3",
         password: bytes = b"",
         custom_metadata: dict[str, bytes] | None = None,
+        namespace: str = "",
+        grants: Mapping[str, Sequence[str]] | None = None,
     ) -> int:
         if self.failure is not None:
             raise self.failure
+        access = LedgerAccess(owner="me", namespace=namespace, grants=grants_of(grants or {}))
         ledger_id = len(self.metadata)
         self.metadata[ledger_id] = LedgerMetadata(
             ledger_id=ledger_id,
@@ -205,9 +217,29 @@ class FakeClient(FakeLogs):
             has_writer=False,
             custom_metadata=custom_metadata or {},
         )
+        if namespace:
+            self.metadata[ledger_id] = self.metadata[ledger_id].owned(access)
         self.entries[ledger_id] = []
         self.passwords[ledger_id] = password
         return ledger_id
+
+    def grant(self, ledger_id: int, principal: str, rights: Sequence[str]) -> LedgerMetadata:
+        return self._grant(ledger_id, with_grant, principal, rights)
+
+    def revoke(self, ledger_id: int, principal: str, rights: Sequence[str]) -> LedgerMetadata:
+        return self._grant(ledger_id, without_grant, principal, rights)
+
+    def _grant(
+        self,
+        ledger_id: int,
+        change: Callable[[Grants, str, Iterable[Right]], Grants],
+        principal: str,
+        rights: Sequence[str],
+    ) -> LedgerMetadata:
+        found = self.metadata[ledger_id]
+        changed = change(found.known_access.grants, principal, rights_named(rights))
+        self.metadata[ledger_id] = found.with_grants(changed)
+        return self.metadata[ledger_id]
 
     def create_ledger(self, **keywords: Any) -> FakeWriter:  # noqa: ANN401 - reserve's
         return self.open_for_append(self.reserve_ledger(**keywords), keywords.get("password", b""))

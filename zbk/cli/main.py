@@ -59,6 +59,10 @@ COMMANDS = commands_of(
             "principal.group:principal",
             "Decide whose keys the bookies of a cluster accept.",
         ),
+        "namespace": (
+            "namespace.group:namespace",
+            "Grant rights that count for many ledgers at once.",
+        ),
         "inspect": ("inspect.group:inspect", "Print a bookie's files; change nothing."),
         "config": ("config.command:config", "Show, check and create configuration files."),
         "bench": ("bench.group:bench", "Measure writes, reads, syncs and the floor."),

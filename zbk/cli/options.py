@@ -84,6 +84,35 @@ def custom_metadata_option(*names: str, help_text: str) -> Decorator[Any]:
     )
 
 
+def grants_option(*names: str, help_text: str) -> Decorator[Any]:
+    """Return an option whose value is grants: rights by principal."""
+    return _option(
+        names,
+        f"{help_text}; may be given several times.",
+        metavar="PRINCIPAL=RIGHT,...",
+        multiple=True,
+        callback=_parse_grants,
+    )
+
+
+principal_argument = click.argument("principal", metavar="PRINCIPAL")
+rights_argument = click.argument("rights", metavar="RIGHT...", nargs=-1, required=True)
+revoke_option = click.option("--revoke", is_flag=True, help="Take the rights away.")
+
+
+def _parse_grants(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, list[str]]:
+    parsed: dict[str, list[str]] = {}
+    for value in values:
+        name, separator, rights = value.partition("=")
+        if not separator or not name or not rights:
+            text = f"{value!r} is not PRINCIPAL=RIGHT,... such as bob=read,append"
+            raise click.BadParameter(text, ctx, parameter)
+        parsed.setdefault(name, []).extend(rights.split(","))
+    return parsed
+
+
 def _option(
     names: Sequence[str],
     help_text: str,
@@ -266,6 +295,13 @@ ledger_options = option_group(
         help_text="How entries are checked; mac needs a password.",
     ),
     custom_metadata_option("--meta", "custom_metadata", help_text="Custom metadata"),
+    click.option(
+        "--namespace",
+        metavar="PATH",
+        default="",
+        help="Path whose grants count for the ledger, such as orders/eu.",
+    ),
+    grants_option("--grant", "grants", help_text="Rights of another principal, or of *"),
     password_option,
 )
 """The properties of a new ledger; ``ledger_keywords`` turns them into arguments."""
@@ -273,7 +309,7 @@ ledger_options = option_group(
 NEW_LEDGER_OPTIONS = frozenset(
     {
         "ensemble_size", "write_quorum_size", "ack_quorum_size",
-        "ledger_type", "digest_type", "custom_metadata",
+        "ledger_type", "digest_type", "custom_metadata", "namespace", "grants",
     }
 )  # fmt: skip
 

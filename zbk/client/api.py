@@ -14,6 +14,7 @@ from zbk.client import arguments
 from zbk.client.calls.bookies import BookieCalls
 from zbk.client.calls.connection import URI_SIZE_MAX, check_registry
 from zbk.client.calls.logs import LogCalls
+from zbk.client.calls.rights import RightsCalls
 from zbk.client.calls.self_test import SelfTestCalls
 from zbk.config import ClientConfig, ClientOptions
 from zbk.config.sources import convert
@@ -102,7 +103,7 @@ def _close_all() -> None:
             client.close()
 
 
-class Client(LogCalls, BookieCalls, SelfTestCalls):
+class Client(LogCalls, BookieCalls, RightsCalls, SelfTestCalls):
     """A connection to a cluster. Any thread may use it; close it, or use it as a context manager.
 
     A client belongs to the process that made it: in a forked child every call raises

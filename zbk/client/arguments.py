@@ -28,9 +28,23 @@ from typing import Any, Final, SupportsIndex, TypeVar
 
 import msgspec
 
-from zbk.errors import ArgumentTypeError, ArgumentValueError, EntryTooLargeError, ZbkError
+from zbk.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    EntryTooLargeError,
+    InvalidOptionError,
+    ZbkError,
+)
 from zbk.metadata.paths import check_bookie_id, data_set_path, log_path
 from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
+from zbk.protocol.ledger.access import (
+    Grants,
+    Right,
+    check_grantee,
+    check_namespace,
+    grants_of,
+    rights_named,
+)
 from zbk.protocol.log.position import LogPosition
 from zbk.tracing.setup import TracerProvider
 
@@ -306,6 +320,57 @@ def position(name: str, value: object) -> LogPosition:
 def optional_position(name: str, value: object) -> LogPosition | None:
     """Return a position in a log, or none. Raises as ``position``."""
     return None if value is None else position(name, value)
+
+
+def namespace(value: object) -> str:
+    """Return the path of a namespace, or ""."""
+    path = _text("namespace", value, 'give a path such as "orders/eu"')
+    if path:
+        try:
+            check_namespace(path)
+        except InvalidOptionError as error:
+            raise ArgumentValueError("namespace", path, error.reason) from None
+    return path
+
+
+def grants(value: object) -> Grants:
+    """Return grants from a mapping of names of principals to names of rights, or none."""
+    why = 'give rights by principal, such as {"bob": ["read"]}'
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise _wrong_type("grants", value, why)
+    for name, names in value.items():
+        is_list = isinstance(names, Iterable) and not isinstance(names, str | bytes)
+        if not (isinstance(name, str) and is_list):
+            raise _wrong_type("grants", value, why)
+    try:
+        return grants_of({name: [str(one) for one in names] for name, names in value.items()})
+    except InvalidOptionError as error:
+        raise ArgumentValueError(f"grants: {error.name}", error.value, error.reason) from None
+
+
+def grantee(value: object) -> str:
+    """Return the name of a principal, or ``*``."""
+    name = _text("principal", value, "give the name of a principal, or *")
+    try:
+        return check_grantee(name)
+    except InvalidOptionError as error:
+        raise ArgumentValueError("principal", name[:65], error.reason) from None
+
+
+def rights(value: object) -> frozenset[Right]:
+    """Return rights, from any iterable of them or of their names."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        raise _wrong_type("rights", value, 'give a list of rights, such as ["read"]')
+    names = [_text("rights", one, f"give names of {', '.join(Right)}") for one in value]
+    try:
+        found = rights_named(names)
+    except InvalidOptionError as error:
+        raise ArgumentValueError("rights", error.value, error.reason) from None
+    if not found:
+        raise ArgumentValueError("rights", "", "give one right at least")
+    return found
 
 
 def function(name: str, value: Any) -> Any:  # noqa: ANN401 - its caller knows its type

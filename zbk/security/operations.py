@@ -7,7 +7,8 @@
     read, read_lac, watch_lacs    read; for each watch of its own
     read, read_lac with a fence   recover
     ledger_info                   read, or a role: it tells which entries a bookie holds
-    gc, scrub                     role operator; only to see the progress: any role
+    gc, scrub                     role operator; only to see the progress: any role. A new field
+                                  needs the role operator, too
     bookie_info                   a key that is admitted: it tells of no ledger
     hello, ping                   nothing: they come before there is a principal, or do nothing
 
@@ -54,9 +55,19 @@ LEDGER_NEEDS: Final[dict[type[Message], Need]] = {
 }
 """Operations on one ledger, and the bit that each needs."""
 
+_LOOK_AT_GC: Final = CollectGarbage(request_id=0, is_round_wanted=False)
+_LOOK_AT_SCRUB: Final = Scrub(request_id=0, is_pass_wanted=False)
+
+
+def _is_look(request: Message, look: Message) -> bool:
+    """Return whether a request asks for nothing but a status, in any of its fields."""
+    ids = {"request_id": request.request_id, "incarnation": request.incarnation}
+    return request == msgspec.structs.replace(look, **ids)
+
+
 BOOKIE_NEEDS: Final[dict[type[Message], Need]] = {
-    CollectGarbage: lambda request: OPERATE if request.is_round_wanted else STATUS,
-    Scrub: lambda request: OPERATE if request.is_pass_wanted else STATUS,
+    CollectGarbage: lambda request: STATUS if _is_look(request, _LOOK_AT_GC) else OPERATE,
+    Scrub: lambda request: STATUS if _is_look(request, _LOOK_AT_SCRUB) else OPERATE,
     GetBookieInfo: lambda _request: NOTHING,
     Hello: lambda _request: NOTHING,
     Ping: lambda _request: NOTHING,

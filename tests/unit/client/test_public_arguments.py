@@ -124,6 +124,11 @@ BAD: dict[str, list[Wrong]] = {
     "end_id": ID,
     "ensemble_size": SIZE,
     "first": ID,
+    "grants": [
+        *types("a", 7, ["bob"], {"bob": "read"}, {7: ["read"]}, {"bob": b"read"}),
+        *values({"bob": ["write"]}, {"bob": []}, {"b b": ["read"]}),
+        *values({f"p{n}": ["read"] for n in range(65)}),
+    ],
     "is_dry_run": FLAG,
     "accept_loss": FLAG,
     "durable": FLAG,
@@ -141,6 +146,7 @@ BAD: dict[str, list[Wrong]] = {
     "name": NAME,
     "now_ms": types(7, None, "now"),
     "partition": ID,
+    "namespace": [*types(7, b"orders", None), *values("/a", "a//b", "a b", "x" * 129)],
     "password": PASSWORD,
     "payload": [*types("text", None, 7, [b"a"], [1, 2]), *values(b"x" * (2 << 20))],
     "payloads": [
@@ -149,6 +155,8 @@ BAD: dict[str, list[Wrong]] = {
         *values([b"a", b"x" * (2 << 20)]),
     ],
     "position": POSITION,
+    "principal": [*types(7, None, b"bob"), *values("", "b b", "x" * 65, "**")],
+    "rights": [*types("read", 7, None, {"read": 1}, [7]), *values([], ["write"], ["READ"])],
     "sync_every": [
         *types(1.5, b"1s", [1], YES),
         *values(0, -1, 2**70, "", "7", "0s", "fast", "8 miles", "-1s"),
@@ -189,6 +197,8 @@ GOOD: dict[str, object] = {
     "payload": b"p",
     "payloads": [b"p"],
     "position": LogPosition(0, 0),
+    "principal": "bob",
+    "rights": ["read"],
     "schema": b"s",
     "ticket": TICKET,
     "timeout": 1.0,

@@ -1,4 +1,4 @@
-"""``zbk ledger``: the group; its commands are in ``read``, ``write``, ``recover``, ``check``."""
+"""``zbk ledger``: the group; its commands are in the modules that the table names."""
 
 from zbk.cli.command import commands_of, group
 
@@ -17,6 +17,7 @@ COMMANDS = commands_of(
             "check:check",
             "Check that the replicas of a ledger are on the bookies that its metadata name.",
         ),
+        "grant": ("grant:grant", "Grant rights in a ledger to a principal, or to '*' (all)."),
         "underreplicated": ("check:underreplicated", "List the ledgers that lack replicas."),
         "close": ("write:close", "Close a reserved ledger, empty."),
         "delete": ("write:delete", "Delete a ledger for good."),

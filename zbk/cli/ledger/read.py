@@ -182,8 +182,10 @@ def show(session: Session, ledger_id: int, metadata: str | None, output: Format)
     """Show the metadata of a ledger.
 
     State, sizes, type, last entry, and the bookies that hold it. Repair and missing: the entries
-    that are reported as missing, or as unchecked; `zbk ledger check` asks the bookies.
+    that are reported as missing, or as unchecked; `zbk ledger check` asks the bookies. Owner,
+    namespace and grants: who may use it, if it was created with a key.
     """
+    from zbk.cli.ledger.grant import access_shown
     from zbk.cli.ledger.missing import task_shown
 
     with session.open_client(metadata) as client:
@@ -205,6 +207,7 @@ def show(session: Session, ledger_id: int, metadata: str | None, output: Format)
             key: bytes_value(text) if output == "json" else text
             for key, text in found.custom_metadata.items()
         },
+        **access_shown(found),
         **task_shown(task, output),
     }
     fragments = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from zbk.client import arguments
 from zbk.client.cluster.directory import BookieDirectory
 from zbk.client.cluster.metadata_actor import MetadataActors
+from zbk.client.cluster.own_access import OwnAccess
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.cluster.requests import Requests
 from zbk.client.read.lac_watches import LacWatches
@@ -119,7 +120,10 @@ class ClientConnection(Handle):
         self._placer = BookiePlacer(
             self._directory, POLICIES[config.placement], config.avoid_failed_ms
         )
-        self._creator = LedgerCreator(self._ledgers, self._placer, config.connect_timeout_ms)
+        self._own = OwnAccess(self._store, self._credentials)
+        self._creator = LedgerCreator(
+            self._ledgers, self._placer, self._own, config.connect_timeout_ms
+        )
         self._made_writers: OpenWriters | None = None
         self._metrics: ClientMetrics | None = None
 

@@ -11,8 +11,10 @@ from zbk.client.read.ledger_reader import LedgerReader, ReaderSetup
 from zbk.client.read.metadata_source import MetadataSource
 from zbk.client.read.tail_group import TailGroup
 from zbk.durability.level import level_of
+from zbk.errors import DamageError
 from zbk.metadata.records.underreplication import UnderreplicatedLedger
 from zbk.protocol.entry.digest import digest_function, ledger_key
+from zbk.protocol.ledger.access import Right
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.deadline import within
 
@@ -105,9 +107,11 @@ class LedgerReadCalls(ClientConnection):
 
         Raises:
             NoSuchLedgerError: there is no such ledger.
+            AccessDeniedError: this client has no right to delete it.
         """
         ledger_id = arguments.ledger_id(ledger_id)
         self.check_usable()
+        self._check_right(ledger_id, Right.DELETE)
         self._ledgers.delete(ledger_id)
 
     def sync_ledger(self, ledger_id: int, password: bytes = b"") -> int:
@@ -141,6 +145,8 @@ class LedgerReadCalls(ClientConnection):
 
         def begin(current: LedgerMetadata) -> LedgerMetadata | None:
             self._check_password(current, password)
+            if not current.is_closed:
+                self._own.check(current, Right.RECOVER)
             return begin_recovery(current)
 
         with self._spanned("zbk.recover", ledger_id, may_be_root=True) as span:
@@ -158,6 +164,17 @@ class LedgerReadCalls(ClientConnection):
             if span is not None and metadata.last_entry_id is not None:
                 span.set("zbk.last_entry_id", metadata.last_entry_id)
         return self._reader(metadata, password)
+
+    def _check_right(self, ledger_id: int, right: Right) -> None:
+        """Check a right of a client with a key; a ledger with damaged metadata is an operator's."""
+        if not self._own.has_key:
+            return
+        try:
+            metadata, _version = self._ledgers.read(ledger_id)
+        except DamageError:
+            self._own.check_damaged(ledger_id, right)
+        else:
+            self._own.check(metadata, right)
 
     @contextmanager
     def _spanned(

@@ -14,6 +14,7 @@ from zbk.client.write.ledger_creation import (
 from zbk.durability.level import level_of
 from zbk.errors import ArgumentValueError, LedgerClosedError, UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
+from zbk.protocol.ledger.access import Right
 from zbk.protocol.ledger.metadata import LedgerMetadata
 
 if TYPE_CHECKING:
@@ -36,10 +37,17 @@ class LedgerWriteCalls(ClientConnection):
         ``sync_every`` makes the writer of a VD ledger sync by itself: after a number of entries, a
         size such as ``"8 MiB"`` or a time such as ``"1s"``.
 
+        With a key, the principal of this client owns the ledger: others have only the rights in
+        ``grants``, such as ``{"bob": ["read"]}``, and those of its ``namespace``, a path such as
+        ``"orders/eu"``.
+
         Raises:
             InvalidQuorumError: the sizes do not fit together.
             UnsupportedLedgerError: a VD ledger cannot be striped.
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
+            NoSuchNamespaceError, NamespaceDeniedError: there is no such namespace, or this client
+                may not create ledgers in it.
+            PrincipalRequiredError: no principal has the key of this client.
         """
         plan = plan_ledger(options)
         self.check_usable()
@@ -118,6 +126,7 @@ class LedgerWriteCalls(ClientConnection):
 
         def claim(current: LedgerMetadata) -> LedgerMetadata:
             self._check_password(current, password)
+            self._own.check(current, Right.APPEND)
             check_policy(policy, current.ledger_type)
             if current.state is not LedgerState.OPEN:
                 raise LedgerClosedError(ledger_id, current.last_entry_id)
@@ -139,6 +148,7 @@ class LedgerWriteCalls(ClientConnection):
 
         def close(current: LedgerMetadata) -> LedgerMetadata:
             self._check_password(current, password)
+            self._own.check(current, Right.APPEND)
             if current.is_closed:
                 raise LedgerClosedError(ledger_id, current.last_entry_id)
             if current.has_writer:

@@ -6,7 +6,7 @@ checks them once and turns them into a ``LedgerPlan``, which also holds the defa
 Source: BookKeeper's ``CreateBuilder`` and ``LedgerCreateOp``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Literal, TypedDict
 from uuid import uuid4
@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from zbk.client import arguments
+from zbk.client.cluster.own_access import OwnAccess
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.config.units import parse_duration_ms, parse_size
 from zbk.durability.level import level_of
@@ -21,6 +22,7 @@ from zbk.errors import ArgumentTypeError, ArgumentValueError, InvalidOptionError
 from zbk.metadata.records.ledgers import CREATE_COUNT_MAX, LedgerStore
 from zbk.protocol.entry.digest import ledger_key, password_digest
 from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.access import Grants
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.sync_policy import SyncEvery
@@ -40,6 +42,8 @@ class LedgerOptions(TypedDict, total=False):
     digest_type: DigestType | Literal["XXH3", "MAC", "NONE"]  # XXH3
     password: bytes  # empty
     custom_metadata: Mapping[str, bytes] | None  # none
+    namespace: str  # default: a path such as "orders/eu"
+    grants: Mapping[str, Iterable[str]] | None  # none: {"bob": ["read"]}; rights by principal or *
     sync_every: int | str | None  # none: entries, "8 MiB" or "1s"; then a VD writer syncs by itself
 
 
@@ -51,6 +55,8 @@ class LedgerPlan(msgspec.Struct, frozen=True, kw_only=True):
     digest_type: DigestType
     password: bytes
     custom_metadata: Mapping[str, bytes]
+    namespace: str  # "": none was given
+    grants: Grants
     sync_every: SyncEvery | None
 
 
@@ -83,6 +89,8 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
         digest_type=arguments.member(DigestType, "digest_type", digest_type),
         password=arguments.password(options.get("password", b"")),
         custom_metadata=arguments.custom_metadata(options.get("custom_metadata")),
+        namespace=arguments.namespace(options.get("namespace", "")),
+        grants=arguments.grants(options.get("grants")),
         sync_every=sync_policy(options.get("sync_every")),
     )
     check_policy(plan.sync_every, plan.ledger_type)
@@ -96,8 +104,11 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
 class LedgerCreator:
     """Creates ledgers in the metadata store, on bookies that accept new entries."""
 
-    def __init__(self, ledgers: LedgerStore, placer: BookiePlacer, wait_ms: int) -> None:
+    def __init__(
+        self, ledgers: LedgerStore, placer: BookiePlacer, own: OwnAccess, wait_ms: int
+    ) -> None:
         self._ledgers = ledgers
+        self._own = own
         self._placer = placer
         self._wait_ms = wait_ms  # for bookies, if there are too few
 
@@ -108,6 +119,7 @@ class LedgerCreator:
 
         Raises:
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
+            NoSuchNamespaceError, NamespaceDeniedError, PrincipalRequiredError: as ``OwnAccess``.
         """
         return self._create_some(plan, 1, has_writer=has_writer, bookies=bookies)[0]
 
@@ -116,6 +128,7 @@ class LedgerCreator:
 
         Raises:
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
+            NoSuchNamespaceError, NamespaceDeniedError, PrincipalRequiredError: as ``OwnAccess``.
         """
         made: list[LedgerMetadata] = []
         try:
@@ -134,6 +147,7 @@ class LedgerCreator:
     ) -> list[LedgerMetadata]:
         token = uuid4().hex
         created_ms = wall_ms()
+        access = self._own.new_access(plan.namespace, plan.grants)
 
         def make(ledger_id: int) -> LedgerMetadata:
             size = plan.quorum.ensemble_size
@@ -153,6 +167,8 @@ class LedgerCreator:
                 has_writer=has_writer,
                 custom_metadata=dict(plan.custom_metadata),
             )
+            if access is not None:
+                metadata = metadata.owned(access)
             has_sync_cursor = level_of(plan.ledger_type).has_sync_cursor
             return metadata.recording_reported_lac() if has_sync_cursor else metadata
 

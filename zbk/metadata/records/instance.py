@@ -17,6 +17,7 @@ from zbk.errors import (
     NoNodeError,
 )
 from zbk.metadata.paths import (
+    ACCESS_CHANGES,
     AUDITOR_ELECTION,
     AVAILABLE,
     COOKIES,
@@ -34,6 +35,7 @@ from zbk.metadata.paths import (
 from zbk.metadata.records.compare_and_swap import find_node
 from zbk.metadata.stores.store import Create, MetadataStore
 from zbk.metadata.values import IdCounter, Instance, Layout, decode, encode
+from zbk.security.access_table import AccessChanges
 
 INITIALISE_ATTEMPT_COUNT_MAX: Final = 3
 
@@ -96,6 +98,7 @@ def _make(store: MetadataStore, layout: Layout, instance: str) -> None:
         Create(LAYOUT, encode(layout)),
         Create(INSTANCEID, encode(Instance(instance_id=instance))),
         Create(IDGEN, encode(IdCounter())),
+        Create(ACCESS_CHANGES, encode(AccessChanges())),
         *(Create(path) for path in _PARENTS),
     ]
     for attempt in range(INITIALISE_ATTEMPT_COUNT_MAX):

@@ -17,7 +17,8 @@ A *member* of a role is an identity as ZooKeeper has it: ``digest:NAME:HASH``, `
 the rule to the nodes that it creates.
 
 Decisions: only an operator creates nodes directly below the root, and so only an operator can
-create the record of principals. ZooKeeper tells everyone whether a node exists, and its size: only
+create the records of principals and namespaces. Clients read them: one has to know its own name,
+and public keys are no secret. ZooKeeper tells everyone whether a node exists, and its size: only
 ``enforce.auth.enabled`` on the servers prevents that.
 
 Pure. Source: ZooKeeper's programmer's guide, "ZooKeeper access control using ACLs".
@@ -55,7 +56,9 @@ KINDS: Final = (
     NodeKind("members", ACCESS, "r", "r"),
     NodeKind("cluster", "/(LAYOUT|INSTANCEID)", "r", "r"),
     NodeKind("id counter", "/idgen", "r", "rw"),
-    NodeKind("principals", "/principals", "r", ""),
+    NodeKind("principals", "/principals", "r", "r"),
+    NodeKind("namespaces", "/namespaces", "r", "r"),
+    NodeKind("changes of grants", "/grants", "r", "rw"),
     NodeKind("cookies", "/cookies", "rcd", ""),
     NodeKind("cookie", "/cookies/[^/]+", "rw", ""),
     NodeKind("registrations", "/available(/readonly)?", "rcd", "r"),

@@ -147,7 +147,11 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     def _access_problem(self) -> str:
         if self.format_version != _format_of(self.format_version, self.reported_lac, self.access):
-            return f"format {self.format_version} is not that of the fields that are given"
+            return (
+                f"a reported LAC belongs to metadata of format {REPORTED_LAC_FORMAT_VERSION} at "
+                f"least, and an access to format {METADATA_FORMAT_VERSION} only, not to format "
+                f"{self.format_version}"
+            )
         return check_access(self.access) if isinstance(self.access, LedgerAccess) else ""
 
     def _key_problem(self) -> str:

@@ -38,6 +38,7 @@ def test_a_new_cluster_is_hierarchical_and_has_an_id_for_good(store: MemoryStore
         "available",
         "cookies",
         "datasets",
+        "grants",
         "idgen",
         "ledgers",
         "logs",

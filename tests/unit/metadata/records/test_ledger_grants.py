@@ -33,7 +33,7 @@ def test_a_grant_is_kept_with_the_ledger(store: MemoryStore) -> None:
     made = LedgerGrants(store).change(1, lambda _now: BOB_READS)
 
     assert LedgerStore(store).read(1)[0] == made
-    assert (made.known_access.grants, made.format_version) == (BOB_READS, 3)
+    assert (made.known_access.grants, made.format_version) == (BOB_READS, 4)
     assert LedgerStore(store).read(0)[0].format_version == 2
 
 

@@ -84,7 +84,7 @@ def test_operators_do_everything_and_auditors_read() -> None:
 
 
 def test_only_operators_change_principals_members_and_the_root() -> None:
-    for path in ("/", ACCESS, "/principals", "/unknown"):
+    for path in ("/", ACCESS, "/principals", "/namespaces", "/unknown"):
         for role in "bca":
             assert set(rights(path).get(role, "")) <= {"r"}
 

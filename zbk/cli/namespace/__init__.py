@@ -1,0 +1,1 @@
+"""``zbk namespace``: rights that count for many ledgers."""

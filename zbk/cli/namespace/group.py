@@ -1,0 +1,159 @@
+"""``zbk namespace``: rights that count for many ledgers."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zbk.cli.command import command, commands_of, group
+from zbk.cli.options import (
+    grants_option,
+    metadata_option,
+    output_option,
+    principal_argument,
+    revoke_option,
+    rights_argument,
+)
+from zbk.cli.output import Format, print_object, print_rows
+from zbk.cli.store import cluster_store
+
+if TYPE_CHECKING:
+    from zbk.security.namespaces import Namespace
+
+COLUMNS = ["path", "grants"]
+
+path_argument = click.argument("path", metavar="PATH")
+
+
+@command(
+    "add",
+    ("zbk namespace add orders --grant billing=append,read", "billing may create ledgers in it"),
+    ("zbk namespace add orders/eu --grant '*=read'", "all may read those of a part"),
+    ("zbk namespace add default", "close ledgers that have no owner to all but operators"),
+)
+@path_argument
+@grants_option("--grant", "grants", help_text="Rights of a principal, or of *, in its ledgers")
+@metadata_option
+@output_option
+def add(path: str, grants: dict[str, list[str]], metadata: str | None, output: Format) -> None:
+    """Add a namespace: a path that ledgers get at their creation.
+
+    Its grants count for ledgers with this path, and with paths below it. A principal with the right
+    append may create ledgers in it.
+    """
+    from zbk.metadata.records.namespaces import NamespaceStore
+    from zbk.protocol.ledger.access import grants_of
+    from zbk.security.namespaces import Namespace, named, with_namespace
+
+    new = Namespace(path=path, grants=grants_of(grants))
+    with cluster_store(metadata) as store:
+        found = NamespaceStore(store).change(lambda now: with_namespace(now, new))
+    print_object(_row(named(found, path)), output)
+
+
+@command("ls", ("zbk namespace ls", "paths and grants"))
+@metadata_option
+@output_option
+def ls(metadata: str | None, output: Format) -> None:
+    """List the namespaces of a cluster."""
+    from zbk.metadata.records.namespaces import NamespaceStore
+
+    with cluster_store(metadata) as store:
+        print_rows(map(_row, NamespaceStore(store).all()), COLUMNS, output)
+
+
+@command("show", ("zbk namespace show orders/eu", "what counts for ledgers with this path"))
+@path_argument
+@metadata_option
+@output_option
+def show(path: str, metadata: str | None, output: Format) -> None:
+    """Show the namespaces that count for ledgers with a path."""
+    from zbk.errors import NoSuchNamespaceError
+    from zbk.metadata.records.namespaces import NamespaceStore
+    from zbk.security.namespaces import NamespaceTable
+
+    with cluster_store(metadata) as store:
+        found = NamespaceTable(NamespaceStore(store).all()).chain(path)
+    if not found:
+        raise NoSuchNamespaceError(path)
+    print_rows(map(_row, found), COLUMNS, output)
+
+
+@command("rm", ("zbk namespace rm orders/eu", "its ledgers keep their owners and grants"))
+@path_argument
+@metadata_option
+def rm(path: str, metadata: str | None) -> None:
+    """Remove a namespace: its grants count no longer.
+
+    Its ledgers stay, with their owners and grants of their own.
+    """
+    from zbk.metadata.records.namespaces import NamespaceStore
+    from zbk.security.namespaces import without
+
+    with cluster_store(metadata) as store:
+        NamespaceStore(store).change(lambda now: without(now, path))
+
+
+@command(
+    "grant",
+    ("zbk namespace grant orders bob read", "bob may read all ledgers of orders"),
+    ("zbk namespace grant orders bob read --revoke", "take it away"),
+)
+@path_argument
+@principal_argument
+@rights_argument
+@revoke_option
+@metadata_option
+@output_option
+def grant(
+    *,
+    path: str,
+    principal: str,
+    rights: tuple[str, ...],
+    revoke: bool,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Grant rights in a namespace to a principal, or to '*' (all).
+
+    The rights are append, read, recover, delete and admin. Bookies apply a change within a second.
+    """
+    from zbk.metadata.records.namespaces import NamespaceStore
+    from zbk.protocol.ledger.access import rights_named
+    from zbk.security.namespaces import granted, named, revoked
+
+    change, wanted = (revoked if revoke else granted), rights_named(rights)
+    with cluster_store(metadata) as store:
+        found = NamespaceStore(store).change(lambda now: change(now, path, principal, wanted))
+    print_object(_row(named(found, path)), output)
+
+
+@group(
+    "namespace",
+    commands_of(
+        "zbk.cli.namespace",
+        {
+            "add": ("group:add", "Add a namespace: a path that ledgers get at their creation."),
+            "ls": ("group:ls", "List the namespaces of a cluster."),
+            "show": ("group:show", "Show the namespaces that count for ledgers with a path."),
+            "rm": ("group:rm", "Remove a namespace: its grants count no longer."),
+            "grant": (
+                "group:grant",
+                "Grant rights in a namespace to a principal, or to '*' (all).",
+            ),
+        },
+    ),
+    ("zbk namespace add orders --grant billing=append,read", "a new one"),
+    ("zbk ledger append orders.log --namespace orders", "a ledger in it"),
+)
+def namespace() -> None:
+    """Grant rights that count for many ledgers at once."""
+
+
+# ------------------------------------------------------------------ private
+
+
+def _row(found: "Namespace") -> dict[str, Any]:
+    return {
+        "path": found.path,
+        "grants": {name: list(rights) for name, rights in found.grants.items()},
+    }
