@@ -98,9 +98,15 @@ class BookieKey:
         return FrontSecurity(pair, keys, self._secure_listen or any_port)
 
     def follow(
-        self, store: MetadataStore, registry: BookieRegistry, bookie_id: str, front: RouterFront
+        self,
+        store: MetadataStore,
+        registry: BookieRegistry,
+        bookie_id: str,
+        set_keys: Callable[[KeyTable], None],
     ) -> Callable[[], None]:
         """Record the key in the cookie, and follow the principals; return what ends that.
+
+        ``set_keys`` is told of them now, and after each change.
 
         Raises:
             MetadataUnavailableError: the store does not answer.
@@ -113,7 +119,7 @@ class BookieKey:
             )
         if not self.public_key:
             return lambda: None
-        watch = PrincipalStore(store).watch(lambda found: front.set_keys(KeyTable(found)))
+        watch = PrincipalStore(store).watch(lambda found: set_keys(KeyTable(found)))
         return watch.cancel
 
     def described(self, registration: BookieRegistration, front: RouterFront) -> BookieRegistration:

@@ -185,7 +185,7 @@ class Bookie:
         with failing(storage, self._config):
             history.claim()
         actors = self._start_actors(start, storage, history.incarnation)
-        self._closing.append(key.follow(store, registry, cookie.bookie_id, actors.front))
+        self._closing.append(key.follow(store, registry, cookie.bookie_id, actors.set_keys))
         self._closing.append(watch_switch(store, cookie.bookie_id, gate, self._on_mode).cancel)
         registration = BookieRegistration(
             bookie_id=cookie.bookie_id,

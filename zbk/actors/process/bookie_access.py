@@ -8,14 +8,12 @@ Threads: the start's; the callbacks of the watches run in the store's thread and
 
 from collections.abc import Callable
 
-from zbk.actors.serve.access_gate import AccessMessage, GrantsChanged, SetKeys, SetNamespaces
+from zbk.actors.serve.access_gate import AccessMessage, GrantsChanged, SetNamespaces
 from zbk.metadata.records.ledger_grants import LedgerGrants
 from zbk.metadata.records.namespaces import NamespaceStore
-from zbk.metadata.records.principals import PrincipalStore
 from zbk.metadata.stores.store import MetadataStore
 from zbk.security.access_table import AccessTable
 from zbk.security.namespaces import NamespaceTable
-from zbk.security.principals import KeyTable
 from zbk.transport.router import FrontSecurity
 
 
@@ -34,13 +32,14 @@ def access_table(store: MetadataStore, security: FrontSecurity | None) -> Access
 def follow_access(
     store: MetadataStore, tell: Callable[[AccessMessage], None]
 ) -> Callable[[], None]:
-    """Report changes of rights, and what they are now; return what ends that.
+    """Report namespaces and changes of grants; return what ends that.
+
+    The principals come with the keys of the front (``BookieActors.set_keys``).
 
     Raises:
         MetadataUnavailableError: the store does not answer.
     """
     watches = [
-        PrincipalStore(store).watch(lambda found: tell(SetKeys(KeyTable(found)))),
         NamespaceStore(store).watch(lambda found: tell(SetNamespaces(NamespaceTable(found)))),
         LedgerGrants(store).watch(lambda ledger_ids: tell(GrantsChanged(ledger_ids))),
     ]

@@ -19,6 +19,7 @@ from zbk.actors.identity.losses import Losses
 from zbk.actors.process.bookie_access import access_table, follow_access
 from zbk.actors.process.bookie_info import BookieStatus
 from zbk.actors.process.descriptor_budget import DescriptorBudget
+from zbk.actors.serve.access_gate import SetKeys
 from zbk.actors.serve.identity_rates import RateLimits
 from zbk.actors.serve.journal import (
     JournalActor,
@@ -45,6 +46,7 @@ from zbk.config.units import MIB, parse_free
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.store import MetadataStore
+from zbk.security.principals import KeyTable
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import DiskLimits, NoSpaceMet
 from zbk.storage.journal.journal import Journal
@@ -162,6 +164,15 @@ class BookieActors:
             pykka.ActorDeadError: the storage actor has stopped.
         """
         self._actors["storage"].tell(Quiesce(is_quiet))
+
+    def set_keys(self, keys: KeyTable) -> None:
+        """Replace the principals. Any thread; it does not block.
+
+        The storage actor first: a connection that the front admits must not be refused there.
+        """
+        if self._access is not None:
+            self._tell("storage", SetKeys(keys))
+        self.front.set_keys(keys)
 
     # ------------------------------------------------------------------ one after the other
 
