@@ -19,9 +19,11 @@ from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries, entry_size
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
+from zbk.security.access_table import AccessTable
 from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.system.files import FileSystem
 from zbk.transport.inbound import Inbound, Outbound
+from zbk.transport.peers import Peer
 from zbk.wire.messages import Add, Message, Pong, Read, ReadLac, Refused, Request, WriteLac
 
 LEDGER_ID = 7
@@ -80,7 +82,9 @@ class World:
         log_size_max: int = 1 << 20,
         watch_count_max: int = 100,
         progress: SyncProgress | None = None,
+        access: AccessTable | None = None,
     ) -> None:
+        self.key = ""  # of the client that says what is said next
         self.space = SpaceGate("b-test")
         self.peer = b"peer"  # that says what is said next
         self.storage = BookieStorage(
@@ -127,6 +131,7 @@ class World:
                 ticker=self.ticker,
                 status=lambda request: Pong(request_id=request.request_id),
                 now_ms=self._clock,
+                access=access,
             ),
             ServeLimits(
                 entry_size_max=1_000,
@@ -155,7 +160,11 @@ class World:
         for one in requests:
             if isinstance(one[0], Add | Read | ReadLac | WriteLac):
                 self._kinds.setdefault(one[0].ledger_id, one[0].ledger_type)
-        self.tell(Requests([Inbound(self.peer, one[0], one[1:], 100) for one in requests]))
+        peer = Peer(0, 0)
+        peer.key = self.key
+        self.tell(
+            Requests([Inbound(self.peer, one[0], one[1:], 100, life=peer) for one in requests])
+        )
         if self.lookups.is_answering:
             self.looked_up()
 
