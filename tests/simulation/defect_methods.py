@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from tests.simulation.bookie_parts import TimedSyncQueue
-from tests.simulation.outside_syncer import Found, SimulatedOutsideSyncer
 from tests.support.simulated_disk import SimulatedFile
 from zbk.actors.serve.add_requests import AddRequests
 from zbk.actors.serve.journal import JournalActor, WriteMessage
@@ -19,8 +18,6 @@ from zbk.actors.serve.turn import Turn
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
-from zbk.durability.outside_sync import Effect as SyncEffect
-from zbk.durability.outside_sync import OutsideSync, ReadMetadata
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import (
@@ -53,9 +50,7 @@ from zbk.protocol.write import events as ev
 from zbk.protocol.write.ack_tracker import AckTracker
 from zbk.protocol.write.bookie_answers import BookieAnswers
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
-from zbk.protocol.write.sync_point import Reach, SyncPoint
 from zbk.protocol.write.sync_rounds import SyncRounds
-from zbk.protocol.write.write_path import WritePath
 from zbk.protocol.write.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
@@ -289,29 +284,11 @@ def change_at_the_last_pushed(
         self._path.last_pushed_id + 1,
         now_ms,
         is_urgent=True,
+        length_before=self._path.length,
+        unsynced={},
     )
     self._path.hold()
     return [change]
-
-
-def hold_what_is_volatile(self: WritePath) -> int:
-    """V2: what is acknowledged need not be durable."""
-    self._tracker.hold()
-    return self.last_acked_id + 1
-
-
-def ignores_the_metadata(
-    _self: OutsideSync, _before: int
-) -> Steps[SyncEffect, tuple[LedgerMetadata, int, bool]]:
-    """V7: the cursors count, whatever the metadata say."""
-    metadata, version = yield ReadMetadata()
-    return metadata, version, False
-
-
-def read_as_it_comes(self: SimulatedOutsideSyncer, done: Callable[[Found], None]) -> None:
-    """V7: a server that lags behind may answer."""
-    ledgers, ledger_id = self._ledgers, self._ledger_id
-    self._world.metadata.submit(self.node, lambda: ledgers.read(ledger_id), done)
 
 
 _end_of_turn = Turn.end
@@ -322,17 +299,6 @@ def answers_the_last_first(self: Turn) -> None:
     answers, self._answers = self._answers, []
     _end_of_turn(self)
     self._answers += answers
-
-
-_seek = SyncPoint.seek
-
-
-def leaves_its_sync_point(self: SyncPoint, now_ms: int) -> Reach:
-    """V5: at the point the pause is over, before the metadata are written."""
-    reach = _seek(self, now_ms)
-    if reach is Reach.REACHED:
-        self.leave()
-    return reach
 
 
 _add_answered = BookieAnswers.add_answered

@@ -20,6 +20,7 @@ from tests.simulation import defect_methods as wrong
 from tests.simulation import directory_defects as directories
 from tests.simulation import repair_defects as repair
 from tests.simulation import shared_client_defects as shared
+from tests.simulation import volatile_defects as volatile
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.simulation.chosen_seeds import KNOWN_SEEDS
@@ -70,11 +71,12 @@ from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.lost_bookies import LostBookies
 from zbk.protocol.write.ack_tracker import AckTracker
 from zbk.protocol.write.bookie_answers import BookieAnswers
+from zbk.protocol.write.catch_up import CatchUp
 from zbk.protocol.write.closing import Closing
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
-from zbk.protocol.write.sync_point import Reach, SyncPoint
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
+from zbk.protocol.write.write_window import WriteWindow
 from zbk.protocol.write.writer import WriterCore
 from zbk.storage import ledger_directory
 from zbk.storage.bookie_storage import BookieStorage
@@ -405,34 +407,51 @@ def _volatile_defects() -> Iterator[Defect]:
         [(Closing, "accepts_loss", property(lambda _self: True))], parts=_LostQuorums,
     )  # fmt: skip
     yield Defect(
-        "V2", "a VD writer changes its ensemble wherever it is", 100,
-        [
-            (SyncPoint, "seek", lambda *_: Reach.REACHED),
-            (WritePath, "hold", wrong.hold_what_is_volatile),
-        ],
+        "V2", "a new bookie of a VD ledger gets nothing before it joins", 300,
+        [(CatchUp, "__init__", volatile.catches_up_with_nothing)],
     )  # fmt: skip
     yield Defect(
-        "V3", "a VD writer keeps its bookies, whatever fails", 150,
-        [(SyncPoint, "seek", lambda *_: Reach.OUT_OF_REACH)], parts=_LongOutages,
+        "V3", "a VD writer keeps its bookies, whatever fails", 1_000,
+        [(EnsembleKeeper, "_change", volatile.keeps_volatile_bookies)], parts=_LongOutages,
     )  # fmt: skip
     yield Defect(
         "V4", "a VD writer closes its ledger below what it sent", 150,
         [(Closing, "drops_nothing", lambda _self, path: path.lac >= path.last_acked_id)],
     )  # fmt: skip
     yield Defect(
-        "V5", "a VD writer sends while its ensemble is being changed", 150,
-        [(SyncPoint, "seek", wrong.leaves_its_sync_point)],
-    )  # fmt: skip
-    yield Defect(
-        "V6", "a bookie tells the sync cursor of a fenced ledger", 4_000,
-        [(BookieLedger, "admit_sync", BookieLedger.check_key)],
+        "V5", "the LAC of a VD ledger moves while its ensemble is being changed", 300,
+        [(WritePath, "_advance", volatile.advances_while_held)],
     )  # fmt: skip
     yield Defect(
         "V7", "a sync from outside counts bookies that were replaced", 4_000,
         [
-            (OutsideSync, "_look", wrong.ignores_the_metadata),
-            (SimulatedOutsideSyncer, "_read_metadata", wrong.read_as_it_comes),
+            (OutsideSync, "_look", volatile.ignores_the_metadata),
+            (SimulatedOutsideSyncer, "_read_metadata", volatile.read_as_it_comes),
         ],
+    )  # fmt: skip
+    yield Defect(
+        "V8", "a sync from outside does not record the LAC that it reports", 4_000,
+        [(OutsideSync, "_look", volatile.records_nothing)],
+    )  # fmt: skip
+    yield Defect(
+        "V9", "a VD fragment begins after what is acknowledged, not after the LAC", 300,
+        [(EnsembleKeeper, "_change", volatile.changes_after_the_acknowledged)],
+    )  # fmt: skip
+    yield Defect(
+        "V10", "what the bookie before has synced counts for its successor", 4_000,
+        [(SyncedLac, "replaced", lambda *_: None)],
+    )  # fmt: skip
+    yield Defect(
+        "V11", "a VD writer frees at the acknowledgement what is not durable", 4_000,
+        [(WriteWindow, "acked_until", volatile.frees_at_acknowledgement)],
+    )  # fmt: skip
+    yield Defect(
+        "V12", "a bookie that comes back is not sent the last batch", 4_000,
+        [(WritePath, "resend", volatile.resends_all_but_the_last)],
+    )  # fmt: skip
+    yield Defect(
+        "V13", "a sync cursor passes over a hole", 4_000,
+        [(SyncCursor, "add", volatile.counts_over_holes)],
     )  # fmt: skip
 
 

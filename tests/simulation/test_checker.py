@@ -211,15 +211,22 @@ def test_what_a_vd_ledger_may_lose_depends_on_the_power() -> None:
     assert history(POWER_LOSS).names() == set()
 
 
-def test_an_ensemble_change_of_a_vd_ledger_is_judged_as_of_others() -> None:
-    told = written(1, VD)
+def test_an_ensemble_change_of_a_vd_ledger_is_judged_by_what_was_reported() -> None:
+    told = written(2, VD)
     told.metadata_is(fragments=(Fragment(0, ("a", "b", "d")),))
-    assert "I13" in told.names(), "it starts at an entry that was acknowledged"
+    assert not told.names(), "nobody was told that its entries are durable"
 
-    told = written(1, VD)
-    first = Fragment(0, ("a", "b", "c"))
-    told.metadata_is(fragments=(first, Fragment(1, ("a", "b", "d"))))
-    assert not told.names()
+    for call in ("sync", "read_lac", "open"):
+        told = written(2, VD)
+        told.say("other", call, result=0)
+        told.metadata_is(fragments=(Fragment(0, ("a", "b", "d")),))
+        assert "I13" in told.names(), "entry 0 stays with the bookies that have synced it"
+
+        told = written(2, VD)
+        told.say("other", call, result=0)
+        first = Fragment(0, ("a", "b", "c"))
+        told.metadata_is(fragments=(first, Fragment(1, ("a", "b", "d"))))
+        assert not told.names()
 
 
 def test_an_id_given_out_twice_is_seen() -> None:

@@ -267,7 +267,7 @@ def _writer_limits(tape: Tape) -> WriterLimits:
         unsynced_size_max=4 * window_size,
         unsynced_batch_count_max=tape.pick((65_536, 8)),
         ensemble_retry_ms=200,
-        sync_point_retry_ms_max=200,
+        catch_up_retry_ms_max=200,
         metadata_grace_ms=5_000,
         slow_bookie_ms=tape.pick((2_000, 300)),
         explicit_lac_ms=tape.pick((100, 0)),

@@ -24,9 +24,11 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.records.ledger_closing import MissingReport
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write import events as ev
+from zbk.protocol.write.catch_up import CatchUp, SendCatchUp
 from zbk.transport.events import BookieDown, BookieUp, News, Reply
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
@@ -52,6 +54,11 @@ class SyncKey(msgspec.Struct, frozen=True):
 class LacKey(msgspec.Struct, frozen=True):
     slot: int
     lac: int
+
+
+class CatchUpKey(msgspec.Struct, frozen=True):
+    slot: int
+    change_id: int
 
 
 class Flush(msgspec.Struct, frozen=True):
@@ -89,7 +96,7 @@ class WriterBody:
         self._key = world.ledger_key(self.ledger_id)
         self._synced_id = -1
         self._sync_done: dict[int, Callable[[ZbkError | None], None]] = {}
-        self._chosen: dict[int, dict[int, tuple[str, str]]] = {}
+        self._changing: tuple[ev.ChangeEnsemble, CatchUp] | None = None
         self._close_left = CLOSE_ATTEMPT_COUNT_MAX
         self._stuck_left = STUCK_CLOSE_COUNT_MAX
         if accepts_loss is None:
@@ -230,19 +237,22 @@ class WriterBody:
     def _send_add(self, effect: ev.SendAdd) -> None:
         batch = effect.batch
         self._oracle.sent(batch.entry_ids[-1])
-        request = Add(
+        request = self._add_request(batch, effect.lac)
+        key = AddKey(effect.slot, batch.first_entry_id, effect.epoch)
+        self._ask(effect.slot, request, encode_batch(batch), key)
+
+    def _add_request(self, batch: EntryBatch, lac: int) -> Add:
+        return Add(
             request_id=0,
             ledger_id=self.ledger_id,
             ledger_key=self._key,
             ledger_type=self.metadata.ledger_type,
             first_entry_id=batch.first_entry_id,
             count=batch.count,
-            lac=effect.lac,
+            lac=lac,
             checksum=batch.checksum,
             is_striped=not batch.is_in_a_row,
         )
-        key = AddKey(effect.slot, batch.first_entry_id, effect.epoch)
-        self._ask(effect.slot, request, encode_batch(batch), key)
 
     def _send_lac(self, effect: ev.SendLac) -> None:
         self.world.sometimes["writer: tells its LAC while it is idle"] += 1
@@ -287,17 +297,60 @@ class WriterBody:
     # ------------------------------------------------------------------ ensemble change
 
     def _change_ensemble(self, effect: ev.ChangeEnsemble) -> None:
-        replaced = self._chosen.get(effect.change_id)
-        if replaced is None:
-            replaced = self._choose(effect)
-            self._chosen[effect.change_id] = replaced
-        self.node.trace(f"changes the ensemble at {effect.first_entry_id}: {replaced}")
-        if not replaced:
+        if self._changing is not None and self._changing[0].change_id == effect.change_id:
+            self._write_ensemble(effect, self._changing[1])  # again: they have caught up
+            return
+        catch_up = CatchUp(effect, self._choose(effect))
+        self._changing = effect, catch_up
+        self.node.trace(f"changes the ensemble at {effect.first_entry_id}: {catch_up.caught_up}")
+        for send in catch_up.sends:
+            self.world.sometimes["writer: a new bookie catches up"] += 1
+            self._send_catch_up(send, effect.change_id)
+        self._write_if_caught_up()
+
+    def _send_catch_up(self, send: SendCatchUp, change_id: int) -> None:
+        key = CatchUpKey(send.slot, change_id)
+        for batch in send.batches:
+            frames = tuple(bytes(frame) for frame in encode_batch(batch))
+            add = self._add_request(batch, send.lac)
+            self.pool.request(send.bookie_id, add, frames, key, self._on_catch_up)
+        sync = Sync(request_id=0, ledger_id=self.ledger_id, ledger_key=self._key, lac=send.lac)
+        self.pool.request(send.bookie_id, sync, (), key, self._on_catch_up)
+
+    def _on_catch_up(self, news: News) -> None:
+        assert isinstance(news, Reply), "whoever asks gets replies"
+        key, outcome = news.key, news.outcome
+        assert isinstance(key, CatchUpKey)
+        if self.is_over or self._changing is None:
+            return
+        change, catch_up = self._changing
+        if change.change_id != key.change_id or catch_up.is_over:
+            return
+        match outcome:
+            case AddAnswer():
+                catch_up.added(key.slot, None)
+            case SyncAnswer():
+                catch_up.synced(key.slot, outcome.last_add_synced)
+            case _:
+                error = outcome if isinstance(outcome, ZbkError) else None
+                catch_up.added(key.slot, error or BookieUnavailableError("?", "nonsense"))
+        self._write_if_caught_up()
+
+    def _write_if_caught_up(self) -> None:
+        assert self._changing is not None, "a change is pending"
+        change, catch_up = self._changing
+        if catch_up.is_over:
+            failed_count = len(catch_up.failures)
+            self.world.sometimes["writer: a new bookie cannot catch up"] += failed_count
+            self._write_ensemble(change, catch_up)
+
+    def _write_ensemble(self, effect: ev.ChangeEnsemble, catch_up: CatchUp) -> None:
+        chosen = catch_up.caught_up
+        if not chosen:
             error = NotEnoughBookiesError(len(effect.failed), 0, "no replacement is left")
             self.world.sometimes["writer: no replacement is left"] += 1
             self.node.after(0, self._handle, ev.EnsembleChangeFailed(effect.change_id, error))
             return
-        chosen = replaced
 
         def change() -> LedgerMetadata:
             metadata, _version = self._ledgers.update(

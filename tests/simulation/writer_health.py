@@ -64,7 +64,7 @@ class WriterHealth:
         slots, keeper = core.slots, core._keeper
         if core.error is not None or core._is_ending or not slots.failed or world.metadata.is_down:
             return False
-        if keeper.is_pending or keeper.is_seeking:
+        if keeper.is_pending:
             return False
         ensemble = core.slots.bookies
         there = {b.bookie_id for b in world.bookies if b.node.is_alive and not b.is_lost}

@@ -37,6 +37,7 @@ class WriterOracle:
         self._sent_id = NO_ENTRY  # the last entry that any bookie was sent
         self.told_id = NO_ENTRY  # the last one that the application knows to be acknowledged
         self.is_over = False
+        self._judged = current().last_fragment
         world.metadata.watchers.append(self._check_fragment)
 
     def sent(self, last_entry_id: int) -> None:
@@ -62,24 +63,39 @@ class WriterOracle:
             self._world.violated("I14", f"{text}, {self._core.path.last_acked_id} is acknowledged")
 
     def _check_fragment(self, metadata: LedgerMetadata) -> None:
-        """I13, I22: a new fragment starts after all that is acknowledged, and durable."""
+        """I13, I22: a new fragment starts after all that is durable, or that others reported.
+
+        Its new bookies have on stable storage what is acknowledged beyond.
+        """
         is_mine = metadata.ledger_id == self._ledger_id and not self.is_over
         if not is_mine or metadata.state is not LedgerState.OPEN:
             return
-        start = metadata.last_fragment.first_entry_id
-        is_new = metadata.last_fragment != self._current().last_fragment
-        if is_new and start != self._core.path.last_acked_id + 1:
-            text = f"ledger {self._ledger_id}: a fragment starts at {start}"
-            acked_id = self._core.path.last_acked_id
-            self._world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
-        if is_new and start != self._core.path.lac + 1:
-            text = f"ledger {self._ledger_id}: a fragment starts at {start}"
-            self._world.violated("I22", f"{text}, entries up to {self._core.path.lac} are durable")
-        if is_new and self._current().ledger_type is LedgerType.VD_JOURNAL:
-            self._world.sometimes["writer: the ensemble of a VD ledger was changed"] += 1
-            if self._sent_id >= start:
-                text = f"ledger {self._ledger_id}: a fragment starts at {start}"
-                self._world.violated("I22", f"{text}, entries up to {self._sent_id} were sent")
+        fragment, before = metadata.last_fragment, self._judged
+        self._judged = fragment
+        if fragment == before:
+            return
+        path, start = self._core.path, fragment.first_entry_id
+        reported_lac = metadata.reported_lac if isinstance(metadata.reported_lac, int) else NO_ENTRY
+        text = f"ledger {self._ledger_id}: a fragment starts at {start}"
+        if start != max(path.lac, reported_lac) + 1:
+            told = f"entries up to {path.lac} are durable, others reported {reported_lac}"
+            self._world.violated("I22", f"{text}, {told}")
+        if self._current().ledger_type is not LedgerType.VD_JOURNAL:
+            if start != path.last_acked_id + 1:
+                acked_id = path.last_acked_id
+                self._world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
+            return
+        sometimes = self._world.sometimes
+        sometimes["writer: the ensemble of a VD ledger was changed"] += 1
+        sometimes["writer: a VD fragment starts below what is acknowledged"] += (
+            start <= path.last_acked_id
+        )
+        sometimes["writer: a VD fragment starts where others reported"] += path.lac < reported_lac
+        for new in set(fragment.bookies).difference(before.bookies):
+            bookie = self._world.bookie(new)
+            for entry_id in range(start, path.last_acked_id + 1):
+                if not bookie.is_lost and not bookie.oracle.is_durable(self._ledger_id, entry_id):
+                    self._world.violated("I13", f"{text}; {new} joins without entry {entry_id}")
 
     def _check_nothing_dropped(self, last_entry_id: int) -> None:
         """I37: no call drops an entry that a client relies on, unless it may.

@@ -107,8 +107,18 @@ def _ensembles(metadata: LedgerMetadata) -> list[Fragment]:
 def _check_start(
     case: LedgerCase, version: MetadataVersion, fragment: Fragment
 ) -> Iterator[Violation]:
-    """The writer's new fragment starts behind every entry acknowledged."""
+    """The writer's new fragment starts behind every entry acknowledged, or on VD ledgers reported.
+
+    What is acknowledged on a VD ledger may still move to another bookie.
+    """
     start = fragment.first_entry_id
+    if not case.is_pd:
+        for event in case.ends("read_lac", "sync", "open"):
+            if event.index < version.index and event.result is not None and event.result >= start:
+                text = f"a fragment starts at {start}, {event.call} of {event.process} said before"
+                yield case.violation("I13", f"{text} {event.result}", start, event.result)
+                return
+        return
     acked = max(
         (a.entry_id for a in case.acks if a.index < version.index and a.entry_id is not None),
         default=NO_ENTRY,

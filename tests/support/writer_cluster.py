@@ -6,7 +6,8 @@ those that a real network would hardly ever make. What is asked of the metadata 
 
 Invariants, by their numbers, checked after every step: what is acknowledged is on the disks of an
 ack quorum of the bookies that the metadata name for it (I1, I7), acknowledged in order and once
-(I5); the LAC never goes down (I6); a new fragment starts behind the last acknowledged entry (I13).
+(I5); the LAC never goes down (I6); a new fragment starts behind the LAC (I13) and what others were
+told (I22), and its new bookies have what is acknowledged.
 After the end of a ledger: what a bookie lacks, the writer knows (``check_copies``).
 """
 
@@ -25,9 +26,10 @@ from zbk.errors import (
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import decode_entry, entry_size
 from zbk.protocol.entry.spans import Span, merged, overlaps
-from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
-from zbk.protocol.ledger.changes import begin_recovery
+from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.changes import begin_recovery, report_lac
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.catch_up import SendCatchUp
 from zbk.protocol.write.core_parts import VolatileTerms
 from zbk.protocol.write.events import (
     Acked,
@@ -99,6 +101,7 @@ class FakeBookie:
         self.durable: set[int] = set()
         self.lac = NO_ENTRY
         self.is_writable = True  # registered, and not read-only
+        self.catches_up = True
         self.requests: list[SendAdd | SendSync | SendLac] = []
         self.answers: list[Event] = []
 
@@ -149,7 +152,9 @@ class WriterCluster:
         self.limits = limits
         self.now_ms = 0
         self.pool = {bookie_id: FakeBookie() for bookie_id in [*ensemble, *spares]}
-        self.metadata = FakeMetadata(LEDGER_ID, quorum, ledger_type, ensemble, self._writable)
+        self.metadata = FakeMetadata(
+            LEDGER_ID, quorum, ledger_type, ensemble, self._writable, self._catch_up
+        )
         self.checked_ledger = self.metadata.ledger
         self.replaced_slots: set[int] = set()
         self.payloads: list[bytes] = []  # by entry id, all that were ever appended
@@ -166,6 +171,7 @@ class WriterCluster:
         self.close_ticket: int | None = None
         self.end: CloseLedger | CloseFailed | None = None
         self.accepts_loss = False
+        self.reported_lac = NO_ENTRY  # the last LAC that another client reported
         self.reports: list[ReportMissing] = []  # that the metadata store has not noted
         self.reported: dict[str, list[Span]] = {}
         self.seen: set[str] = set()  # kinds of effects and errors
@@ -275,18 +281,64 @@ class WriterCluster:
         """Store the change of ensemble that waits, if one does."""
         if not self.metadata.asked:
             return
-        first_id = self.metadata.asked[0].first_entry_id
+        before = self.metadata.ledger
         answer = self.metadata.serve(store)
         if self.metadata.ledger is not self.checked_ledger:
-            assert self.metadata.ledger.last_fragment.first_entry_id == first_id
-            assert first_id == self.core.path.last_acked_id + 1, "I13"
+            start = self.metadata.ledger.last_fragment.first_entry_id
+            assert start == max(self.core.path.lac, before.confirmed_floor) + 1, "I13, I22"
             self.checked_ledger = self.metadata.ledger
             self._check_all_acked()
+            self._check_joined(before.last_fragment.bookies)
         if isinstance(answer, EnsembleChangeFailed):
             self.seen.add(f"change: {type(answer.error).__name__}")
             self.handle(answer)
         else:
             self._let_change_through(answer)
+
+    def _catch_up(self, send: SendCatchUp) -> int | ZbkError:
+        """A new bookie takes what it is sent, and syncs it."""
+        bookie = self.pool[send.bookie_id]
+        if not bookie.catches_up:
+            self.seen.add("a new bookie cannot catch up")
+            return BookieUnavailableError(send.bookie_id, "gone")
+        for batch in send.batches:
+            batch.verify()
+            for entry_id in batch.entry_ids:
+                self.lives.setdefault(entry_id, {})[send.bookie_id] = bookie.incarnation
+            for entries in (bookie.held, bookie.taken, bookie.durable):
+                entries |= set(batch.entry_ids)
+        bookie.durable |= bookie.held
+        bookie.lac = max(bookie.lac, send.lac)
+        self.seen.add("a new bookie catches up")
+        return bookie.last_add_synced()
+
+    def sync_from_outside(self) -> int:
+        """Another client syncs, records the LAC, and reports it; return it, or -1."""
+        before = self.metadata.ledger
+        if not before.records_reported_lac or before.state is not LedgerState.OPEN:
+            return NO_ENTRY
+        bookies = [self.pool[bookie_id] for bookie_id in before.last_fragment.bookies]
+        for bookie in bookies:
+            bookie.durable |= bookie.held
+        cursors = sorted(bookie.last_add_synced() for bookie in bookies)
+        lac = cursors[self.quorum.write_size - self.quorum.ack_size]
+        self.metadata.ledger = report_lac(before, before.last_fragment, lac) or before
+        self.checked_ledger = self.metadata.ledger
+        for entry_id in range(lac + 1):
+            self._check_durable(entry_id)
+        if self.metadata.ledger is not before:
+            self.reported_lac = lac
+            self.seen.add("reported from outside")
+        return lac
+
+    def _check_joined(self, before: Sequence[str]) -> None:
+        """What is acknowledged moves with its fragment: new bookies have it on stable storage."""
+        fragment = self.metadata.ledger.last_fragment
+        acknowledged = set(range(fragment.first_entry_id, self.core.path.last_acked_id + 1))
+        for new in set(fragment.bookies).difference(before):
+            assert acknowledged <= self.pool[new].durable, f"{new} joins without all"
+        if acknowledged:
+            self.seen.add("a fragment starts below what is acknowledged")
 
     def _let_change_through(self, answer: EnsembleChanged) -> None:
         before, acked_id = self.core.slots.bookies, self.core.path.last_acked_id
@@ -438,9 +490,6 @@ class WriterCluster:
             assert entry.payload == self.payloads[entry_id]
             assert entry.length == sum(map(len, self.payloads[: entry_id + 1]))
             assert entry.lac <= self.core.path.lac
-            if self.level.changes_ensemble_at == "sync point":
-                start = self.metadata.ledger.fragment_of(entry_id)[0].first_entry_id
-                assert entry.lac >= start - 1, "a new bookie needs nothing of what lies before"
         bookie.requests.append(effect)
         self.sent_id = max(self.sent_id, batch.entry_ids[-1])
 
@@ -451,11 +500,12 @@ class WriterCluster:
         self.bookies[effect.slot].requests.append(effect)
 
     def _on_change_ensemble(self, effect: ChangeEnsemble) -> None:
-        if self.level.changes_ensemble_at == "sync point":
-            assert self.core.path.lac == self.sent_id, (
-                "I22: others could confirm what was sent beyond"
-            )
-        assert effect.first_entry_id == self.core.path.last_acked_id + 1, "I13"
+        path = self.core.path
+        assert effect.first_entry_id == path.lac + 1, "I13"
+        volatile = list(range(path.lac + 1, path.last_acked_id + 1))
+        assert effect.unsynced.keys() == effect.failed.keys()
+        for batches in effect.unsynced.values():
+            assert [one for batch in batches for one in batch.entry_ids] == volatile
         assert effect.length_before == sum(map(len, self.payloads[: effect.first_entry_id])), "B45"
         self.metadata.ask(effect, self.core.slots.bookies)
         if effect.is_urgent:
@@ -473,7 +523,7 @@ class WriterCluster:
 
     def _check_acked(self, entry_id: int) -> None:
         lives = self.lives.get(entry_id, {})
-        if self.level.acknowledges_after == "sync":
+        if self.level.acknowledges_after == "sync" or entry_id <= self.reported_lac:
             self._check_durable(entry_id)
         else:
             holders = [bookie for bookie, life in lives.items() if life >= self.known_lives[bookie]]
@@ -485,7 +535,7 @@ class WriterCluster:
         assert len(holders) >= self.quorum.ack_size, f"I1: entry {entry_id} is not where it should"
 
     def _check_all_acked(self) -> None:
-        for entry_id in range(self.core.path.lac + 1):
+        for entry_id in range(max(self.core.path.lac, self.reported_lac) + 1):
             self._check_durable(entry_id)
 
     def _on_failed(self, effect: Failed) -> None:

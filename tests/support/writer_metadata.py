@@ -1,14 +1,16 @@
 """What the metadata store and the placement do for a writer in a ``WriterCluster``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
+from zbk.durability.level import level_of
 from zbk.errors import MetadataUnavailableError, NotEnoughBookiesError, ZbkError
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.changes import change_ensemble
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.placement import Candidate, RandomPlacement
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.catch_up import CatchUp, SendCatchUp
 from zbk.protocol.write.events import ChangeEnsemble, EnsembleChanged, EnsembleChangeFailed
 
 
@@ -23,7 +25,8 @@ class Store(Enum):
 class FakeMetadata:
     """One ledger's metadata, and what the writer has asked for.
 
-    ``writable`` returns the bookies that take new entries, in the order in which they are chosen.
+    ``writable`` returns the bookies that take new entries, in the order in which they are chosen;
+    ``catch_up`` carries out what a new one is sent, and returns the outcome of its sync.
     """
 
     def __init__(
@@ -33,8 +36,9 @@ class FakeMetadata:
         ledger_type: LedgerType,
         ensemble: Sequence[str],
         writable: Callable[[], list[str]],
+        catch_up: Callable[[SendCatchUp], int | ZbkError],
     ) -> None:
-        self.ledger = LedgerMetadata(
+        metadata = LedgerMetadata(
             ledger_id=ledger_id,
             ensemble_size=quorum.ensemble_size,
             write_quorum_size=quorum.write_size,
@@ -46,11 +50,14 @@ class FakeMetadata:
             created_ms=0,
             creation_token="t",
         )
+        is_volatile = level_of(ledger_type).has_sync_cursor
+        self.ledger = metadata.recording_reported_lac() if is_volatile else metadata
         self.asked: list[ChangeEnsemble] = []
         self.failed: set[str] = set()
         self._writable = writable
         self._ensemble = tuple(ensemble)
-        self._decided: tuple[int, dict[int, tuple[str, str]]] = (-1, {})
+        self._catch_up = catch_up
+        self._decided: tuple[int, Mapping[int, tuple[str, str]]] = (-1, {})
 
     def names(self, entry_id: int) -> list[str]:
         """Return the bookies that the metadata name for an entry."""
@@ -68,7 +75,7 @@ class FakeMetadata:
         """Carry out the request that waits."""
         change = self.asked.pop(0)
         if self._decided[0] != change.change_id:
-            self._decided = (change.change_id, self._choose(change))
+            self._decided = (change.change_id, self._caught_up(change))
         replaced = self._decided[1]
         if not replaced:
             error: ZbkError = NotEnoughBookiesError(len(change.failed), 0, "no replacement")
@@ -85,6 +92,16 @@ class FakeMetadata:
             return EnsembleChangeFailed(change.change_id, MetadataUnavailableError("m", "silence"))
         last = self.ledger.last_fragment
         return EnsembleChanged(change.change_id, last.first_entry_id, last.bookies)
+
+    def _caught_up(self, change: ChangeEnsemble) -> Mapping[int, tuple[str, str]]:
+        catch_up = CatchUp(change, self._choose(change))
+        for send in catch_up.sends:
+            for _batch in send.batches:
+                catch_up.added(send.slot, None)
+            catch_up.synced(send.slot, self._catch_up(send))
+        assert catch_up.is_over
+        self.failed |= set(catch_up.failures)
+        return catch_up.caught_up
 
     def _choose(self, change: ChangeEnsemble) -> dict[int, tuple[str, str]]:
         free = [Candidate(bookie_id) for bookie_id in self._writable()]

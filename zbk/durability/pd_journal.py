@@ -44,7 +44,6 @@ class PdJournal:
 
     acknowledges_after: Literal["sync"] = "sync"
     has_sync_cursor = False
-    changes_ensemble_at: Literal["any time"] = "any time"  # acknowledged entries are durable
     restart_revokes_acks = False  # acknowledged entries are on its disk
 
     def check_quorum(self, quorum: Quorum) -> None:

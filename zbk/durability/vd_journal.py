@@ -5,8 +5,10 @@ The LAC covers only entries that an ack quorum has synced; ``sync`` makes it cat
 
 Decisions: no striping, as in the proposal: with E > Qw a slot's ``LastAddSynced`` says nothing
 about entries that it does not store, so each write set would need its own LAC. The proposal has no
-ensemble change either. Here the writer changes its ensemble at a sync point, when all entries that
-it has sent are acknowledged and durable (``write.sync_point``).
+ensemble change either. Here the writer changes its ensemble at LAC + 1, as on a PD ledger. A new
+bookie first receives all entries of its slot that are acknowledged and not durable
+(``write.catch_up``), and a client that is not the writer records a LAC before it reports it
+(``outside_sync``).
 
 A restart takes what a bookie acknowledged and did not sync. The writer keeps the entries beyond the
 LAC (``write.write_window``), and sends them to the bookie again, so they count there once more.
@@ -55,7 +57,6 @@ class VdJournal:
     acknowledges_after: Literal["write"] = "write"
     has_sync_cursor = True
     restart_revokes_acks = True
-    changes_ensemble_at: Literal["sync point"] = "sync point"
 
     def check_quorum(self, quorum: Quorum) -> None:
         """Accept ledgers that are not striped.

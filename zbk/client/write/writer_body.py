@@ -24,7 +24,7 @@ from zbk.client.write.writer_metadata import (
     MissingNoted,
     WriterMetadata,
 )
-from zbk.client.write.writer_requests import WriterRequests, event_of
+from zbk.client.write.writer_requests import CatchUpAnswered, WriterRequests, event_of
 from zbk.client.write.writer_totals import WriterTotals
 from zbk.errors import LedgerClosedError, ZbkError
 from zbk.protocol.write import events as core
@@ -222,7 +222,11 @@ class WriterBody:
         events: list[core.Event] = []
         for one in news:
             if isinstance(one, Reply):
-                events.append(event_of(one))
+                event = event_of(one)
+                if isinstance(event, CatchUpAnswered):
+                    self._setup.metadata.catch_up_answered(event)
+                else:
+                    events.append(event)
             elif one.bookie_id in self._slots:  # else it was replaced meanwhile
                 events.append(self._slot_event(one))
         self._carry_out(self._core.handle_all(events, now_ms))
@@ -325,7 +329,9 @@ class WriterBody:
             case core.ChangeEnsemble():
                 self._setup.totals.ensemble_change_count += 1
                 ensemble = self._core.slots.bookies
-                self._setup.metadata.change_ensemble(effect, ensemble, self._tell_self)
+                self._setup.metadata.change_ensemble(
+                    effect, ensemble, self._requests.catch_up, self._tell_self
+                )
             case core.ReportMissing():
                 self._setup.metadata.report_missing(effect, self._tell_self)
             case core.SyncDone():

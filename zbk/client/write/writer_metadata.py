@@ -12,12 +12,14 @@ import msgspec
 
 from zbk.client.cluster.metadata_actor import MetadataActors, MetadataTask
 from zbk.client.cluster.placer import BookiePlacer
+from zbk.client.write.writer_requests import CatchUpAnswered
 from zbk.errors import NotEnoughBookiesError, ZbkError
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.catch_up import CatchUp, SendCatchUp
 from zbk.protocol.write.events import (
     ChangeEnsemble,
     CloseLedger,
@@ -64,11 +66,15 @@ class MissingNoted(msgspec.Struct, frozen=True):
 MetadataNews: TypeAlias = EnsembleTurn | EnsembleSettled | ClosedInMetadata | MissingNoted
 
 
+_Changing: TypeAlias = tuple[ChangeEnsemble, Callable[[EnsembleTurn | EnsembleSettled], None]]
+
+
 class WriterMetadata:
     """The metadata of one ledger, as its writer knows and changes them."""
 
     __slots__ = (
-        "_actors", "_closer", "_current", "_decided_id", "_ledgers", "_placer", "_replaced",
+        "_actors", "_catch_up", "_changing", "_closer", "_current", "_decided_id", "_ledgers",
+        "_placer", "_replaced",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +92,8 @@ class WriterMetadata:
         self._actors = metadata_actors
         self._decided_id = -1
         self._replaced: Mapping[int, tuple[str, str]] = {}
+        self._catch_up: CatchUp | None = None  # of the change that is pending
+        self._changing: _Changing | None = None
 
     @property
     def current(self) -> LedgerMetadata:
@@ -100,11 +108,62 @@ class WriterMetadata:
         self,
         change: ChangeEnsemble,
         ensemble: Sequence[str],
+        send: Callable[[SendCatchUp, int], None],
         tell: Callable[[EnsembleTurn | EnsembleSettled], None],
     ) -> None:
-        """Find replacements, and put them into the metadata; ``tell`` the outcome, once."""
-        change_id, first_entry_id = change.change_id, change.first_entry_id
-        replaced = self._decide(change, ensemble)
+        """Find replacements, let them catch up, and put them into the metadata.
+
+        ``send`` sends what a new bookie needs, for the change with this id; the outcomes come to
+        ``catch_up_answered``. ``tell`` the outcome of the change, once.
+        """
+        if change.change_id == self._decided_id:  # again: they have caught up
+            self._write(change, tell)
+            return
+        self._decide(change, ensemble)
+        self._catch_up = CatchUp(change, self._replaced)
+        self._changing = change, tell
+        if self._catch_up.sends:
+            tell(EnsembleTurn(EnsembleChangeTurn(change.change_id, has_come=False)))
+        for one in self._catch_up.sends:
+            send(one, change.change_id)
+        self._write_if_caught_up()
+
+    def catch_up_answered(self, answer: CatchUpAnswered) -> None:
+        """Record an answer of a bookie that catches up; one to an earlier change is late."""
+        catch_up = self._catch_up
+        if catch_up is None or answer.change_id != self._decided_id:
+            return
+        if isinstance(answer.outcome, int):
+            catch_up.synced(answer.slot, answer.outcome)
+        else:
+            catch_up.added(answer.slot, answer.outcome)
+        self._write_if_caught_up()
+
+    def _write_if_caught_up(self) -> None:
+        catch_up, changing = self._catch_up, self._changing
+        if catch_up is None or changing is None or not catch_up.is_over:
+            return
+        self._catch_up = self._changing = None
+        self._replaced = catch_up.caught_up
+        self._placer.note_failed(catch_up.failures)
+        for bookie_id, error in catch_up.failures.items():
+            LOG.info(
+                "writer.catch_up_failed",
+                "ledger %(ledger_id)d: bookie %(bookie_id)s does not join the ensemble: %(error)s",
+                ledger_id=self._current.ledger_id,
+                bookie_id=bookie_id,
+                error=error,
+            )
+        self._write(*changing)
+
+    def _write(
+        self, change: ChangeEnsemble, tell: Callable[[EnsembleTurn | EnsembleSettled], None]
+    ) -> None:
+        change_id, first_entry_id, replaced = (
+            change.change_id,
+            change.first_entry_id,
+            self._replaced,
+        )
         if not replaced:
             error = NotEnoughBookiesError(len(change.failed), 0, "no bookie is left to replace one")
             tell(EnsembleSettled(EnsembleChangeFailed(change_id, error)))
@@ -131,17 +190,13 @@ class WriterMetadata:
         tell(EnsembleTurn(EnsembleChangeTurn(change_id, has_come=False)))
         self._actors.tell(self._current.ledger_id, MetadataTask(write, done))
 
-    def _decide(
-        self, change: ChangeEnsemble, ensemble: Sequence[str]
-    ) -> Mapping[int, tuple[str, str]]:
-        if change.change_id != self._decided_id:  # else: again, with the same bookies
-            self._placer.note_failed(change.failed.values())
-            found = self._placer.replacements(
-                ensemble, change.failed.keys(), may_avoided=change.is_urgent
-            )
-            self._decided_id = change.change_id
-            self._replaced = {slot: (change.failed[slot], new) for slot, new in found.items()}
-        return self._replaced
+    def _decide(self, change: ChangeEnsemble, ensemble: Sequence[str]) -> None:
+        self._placer.note_failed(change.failed.values())
+        found = self._placer.replacements(
+            ensemble, change.failed.keys(), may_avoided=change.is_urgent
+        )
+        self._decided_id = change.change_id
+        self._replaced = {slot: (change.failed[slot], new) for slot, new in found.items()}
 
     def report_missing(self, report: ReportMissing, tell: Callable[[MissingNoted], None]) -> None:
         """Report missing entries to autorecovery; ``tell`` when they are recorded, if they are."""

@@ -14,6 +14,7 @@ from zbk.client.write.traced_appends import TracedAppends
 from zbk.errors import MalformedMessageError, ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.write import events as core
+from zbk.protocol.write.catch_up import SendCatchUp
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import News, Outgoing, Reply, Sink
 from zbk.wire.messages import AddAnswer, LacAnswer, Request, SyncAnswer
@@ -38,6 +39,23 @@ class _LacKey(msgspec.Struct, frozen=True):
     writer: object
     slot: int
     lac: int
+
+
+class _CatchUpKey(msgspec.Struct, frozen=True):
+    writer: object
+    change_id: int
+    slot: int
+
+
+class CatchUpAnswered(msgspec.Struct, frozen=True):
+    """The outcome of one request to a bookie that catches up.
+
+    ``None`` if it took a batch; its ``LastAddSynced`` if it has synced.
+    """
+
+    change_id: int
+    slot: int
+    outcome: int | ZbkError | None
 
 
 class WriterRequests:
@@ -101,6 +119,20 @@ class WriterRequests:
         key = _LacKey(self._writer, effect.slot, effect.lac)
         self._request(effect.slot, self._build_of_sync.write_lac(effect.lac), key)
 
+    def catch_up(self, send: SendCatchUp, change_id: int) -> None:
+        """Send a new bookie what it needs before the metadata name it."""
+        key = _CatchUpKey(self._writer, change_id, send.slot)
+        built = [self._build.add(batch, send.lac) for batch in send.batches]
+        self._pool.request_all(
+            [
+                Outgoing(
+                    send.bookie_id, request, frames, self._sink, key, self._timeout_ms,
+                    _size_of(frames),
+                )
+                for request, frames in (*built, self._build.sync(send.lac))
+            ]
+        )  # fmt: skip
+
     @property
     def _build_of_sync(self) -> LedgerRequests:
         return self._build if self._traced is None else self._traced.of_sync(self._build)
@@ -119,8 +151,10 @@ def writer_of(news: News) -> Any:  # noqa: ANN401 - whatever was given as ``writ
     return key.writer if isinstance(news, Reply) else key
 
 
-def event_of(reply: Reply) -> core.Event:
-    """Return the core's event for the outcome of a request."""
+def event_of(  # noqa: PLR0911 - one for each kind of answer
+    reply: Reply,
+) -> core.Event | CatchUpAnswered:
+    """Return the core's event for the outcome of a request, or that of a bookie that catches up."""
     outcome, key = reply.outcome, reply.key
     if isinstance(key, _AddKey):  # nearly all of them
         slot, first_entry_id, epoch = key.slot, key.first_entry_id, key.epoch
@@ -140,8 +174,20 @@ def event_of(reply: Reply) -> core.Event:
             if isinstance(outcome, LacAnswer):
                 return core.LacTaken(slot, lac)
             return core.LacFailed(slot, lac, _error_of(reply))
+        case _CatchUpKey(_, change_id, slot):
+            return CatchUpAnswered(change_id, slot, _caught_up(reply))
         case _:
             raise AssertionError("a writer sends adds, syncs and LACs")
+
+
+def _caught_up(reply: Reply) -> int | ZbkError | None:
+    match reply.outcome:
+        case AddAnswer():
+            return None
+        case SyncAnswer() as answer:
+            return answer.last_add_synced
+        case _:
+            return _error_of(reply)
 
 
 def _size_of(frames: tuple[bytes, ...]) -> int:

@@ -55,11 +55,16 @@ def change_ensemble(
 ) -> LedgerMetadata | None:
     """Return the ledger with other bookies from ``first_entry_id`` on.
 
-    ``length_before``: the bytes of payload before that entry, if the writer knows them.
+    ``first_entry_id`` follows the writer's LAC. If the metadata record that others reported more,
+    the new bookies begin after that: it stays with the present ones, of whom an ack quorum has
+    synced it.
+
+    ``length_before``: the bytes of payload before ``first_entry_id``, if the writer knows them.
 
     ``replaced`` has, by slot, the failed bookie and the new one. A slot without the failed bookie
     does not change; ``None`` if no slot changes. A last fragment that starts at the same entry is
-    replaced, because it has no entries.
+    replaced, because none of its entries is confirmed: the new bookies have those that were
+    acknowledged.
 
     Raises:
         LedgerFencedError: the ledger is being recovered.
@@ -76,6 +81,9 @@ def change_ensemble(
             bookies = _with_replacements(before, replaced)
             if bookies == before:
                 return None
+            reported_lac = current.reported_lac
+            if isinstance(reported_lac, int) and reported_lac >= first_entry_id:
+                return current.with_new_fragment(reported_lac + 1, bookies)
             return current.with_new_fragment(first_entry_id, bookies, length_before)
 
 

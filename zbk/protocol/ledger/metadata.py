@@ -280,7 +280,8 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Self:
         """Return the metadata with a new last fragment at ``first_entry_id``.
 
-        A last fragment that starts at the same entry is replaced, because it has no entries.
+        A last fragment that starts at the same entry is replaced, because none of its entries is
+        confirmed.
         ``length_before``: the bytes of payload before it, if the writer knows them.
         """
         kept = self.fragments

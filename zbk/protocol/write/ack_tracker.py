@@ -105,6 +105,18 @@ class AckTracker:
         """Confirm nothing until ``release``."""
         self._is_held = True
 
+    def confirm_until(self, last_entry_id: int) -> range:
+        """Confirm the ranges that end at or before an entry, whatever was acked and if held.
+
+        Others found out that an ack quorum has them. Return the ids that this confirms, in order.
+        """
+        first = end = self.last_acked_id + 1
+        while (head := self._pending.get(end)) is not None and head.entry_ids[-1] <= last_entry_id:
+            del self._pending[end]
+            end = head.entry_ids.stop
+        self.last_acked_id = end - 1
+        return range(first, end)
+
     def release(self) -> range:
         """Continue; return the ids that this confirms, in order."""
         self._is_held = False

@@ -192,8 +192,10 @@ class BookieAnswers:
         effects = self._keeper.changed(event, now_ms)
         for slot, epoch in enumerate(epochs):
             if self._slots.epochs[slot] != epoch:
-                self._syncs.replaced(slot, self._slots.error_of(slot))
                 self._explicit_lac.replaced(slot)
+                self._filled.pop(slot, None)
+        if self._slots.epochs != epochs:
+            self._syncs.ensemble_changed()
         missing = self._path.missing_of_fragments(event.first_entry_id)
         return [*effects, ReportMissing(missing)] if missing else effects
 

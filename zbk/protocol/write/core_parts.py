@@ -15,7 +15,6 @@ from zbk.protocol.write.idle import Idle
 from zbk.protocol.write.lac_policy import WriterLevel
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.sync_answers import SyncAnswers
-from zbk.protocol.write.sync_point import SyncPoint
 from zbk.protocol.write.sync_policy import SyncEvery, SyncPolicy
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.unsynced_limit import UnsyncedLimit
@@ -69,14 +68,10 @@ def parts_of_writer(
     )
     explicit_lac = ExplicitLac(quorum.ensemble_size, ack_size, limits)
     has_idle_sync = level.has_sync_cursor and bool(limits.explicit_lac_ms)
-    sync_point = (
-        None
-        if level.changes_ensemble_at == "any time"
-        else SyncPoint(path, slots, syncs, ack_size=ack_size, grace_ms=grace_ms)
-    )
     every = volatile.sync_every
     policy = None if every is None else SyncPolicy(every, path)
-    keeper = EnsembleKeeper(slots, path, limits, ack_size=ack_size, sync_point=sync_point)
+    has_catch_up = level.restart_revokes_acks
+    keeper = EnsembleKeeper(slots, path, limits, ack_size=ack_size, has_catch_up=has_catch_up)
     return CoreParts(
         slots=slots,
         path=path,

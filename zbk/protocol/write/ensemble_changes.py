@@ -9,8 +9,8 @@ One change at a time: what fails meanwhile is in the next one. A change ends in 
     made            the metadata name another ensemble; it is adopted as it is found there
     declined        there is no replacement; the metadata were not touched. Asked again when other
                     bookies are there, when another slot fails, or after ``ensemble_retry_ms``.
-                    Where each try costs a sync (``write.sync_point``) this pause doubles,
-                    up to ``sync_point_retry_ms_max``; a point that was out of reach counts alike
+                    Where a try may cost a catch-up (``write.catch_up``) this pause doubles, up to
+                    ``catch_up_retry_ms_max``; a new bookie that could not catch up counts alike
     in doubt        the metadata store did not answer. The same change is asked for again: only a
                     compare-and-swap that was answered tells whether an earlier one was made.
                     ``metadata_grace_ms`` after it was first asked for the writer ends. While it
@@ -26,9 +26,8 @@ Source: "The BookKeeper protocol", Writing to ledgers; BookKeeper's
 
 from collections.abc import Collection, Mapping
 
-from msgspec import UNSET, UnsetType
-
 from zbk.errors import MetadataUnavailableError, NotEnoughBookiesError, ZbkError
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.write.events import ChangeEnsemble, WriterLimits
 from zbk.protocol.write.grace import Grace
 
@@ -47,11 +46,11 @@ class EnsembleChanges:
         "pending",
     )  # fmt: skip
 
-    def __init__(self, limits: WriterLimits, *, needs_sync_point: bool = False) -> None:
+    def __init__(self, limits: WriterLimits, *, has_catch_up: bool = False) -> None:
         self._count_max = limits.ensemble_change_count_max
         self._retry_ms = limits.ensemble_retry_ms
         self._pause_ms = self._retry_ms  # the next one
-        self._pause_ms_max = limits.sync_point_retry_ms_max if needs_sync_point else self._retry_ms
+        self._pause_ms_max = limits.catch_up_retry_ms_max if has_catch_up else self._retry_ms
         self._grace_ms = limits.metadata_grace_ms
         self._grace = Grace(self._grace_ms)
         self.pending: ChangeEnsemble | None = None
@@ -76,9 +75,10 @@ class EnsembleChanges:
         now_ms: int,
         *,
         is_urgent: bool,
-        length_before: int | UnsetType = UNSET,
+        length_before: int,
+        unsynced: Mapping[int, tuple[EntryBatch, ...]],
     ) -> ChangeEnsemble:
-        """Return the change to ask for.
+        """Return the change to ask for; the arguments are those of ``ChangeEnsemble``.
 
         Raises:
             NotEnoughBookiesError: there were too many already.
@@ -88,7 +88,7 @@ class EnsembleChanges:
             reason = f"the ensemble was changed {self._made_count} times, and bookies still fail"
             raise NotEnoughBookiesError(len(failed), 0, reason)
         self.pending = ChangeEnsemble(
-            self._next_id, first_entry_id, dict(failed), is_urgent, length_before
+            self._next_id, first_entry_id, dict(failed), is_urgent, length_before, unsynced
         )
         self._next_id += 1
         self._doubt = None
@@ -149,10 +149,6 @@ class EnsembleChanges:
         assert self.pending is not None, "it was asked for"
         self._decline(self.pending.failed.keys(), now_ms)
         self.pending = None
-
-    def put_off(self, slots: Collection[int], now_ms: int) -> None:
-        """Record that a change of these slots cannot be asked for now."""
-        self._decline(slots, now_ms)
 
     def _decline(self, slots: Collection[int], now_ms: int) -> None:
         self._declined = frozenset(slots)

@@ -1,7 +1,7 @@
 """Whether a writer's bookies are enough, and other ones in the place of those that failed.
 
-    a slot failed                 ask for a change; hold the path, so that nothing is acknowledged.
-                                  On a VD ledger get to a sync point first (``sync_point``)
+    a slot failed                 ask for a change; hold the path, so that nothing is acknowledged,
+                                  or counted as durable
     a slot alone is slow          the same; nothing happens if there is no replacement
     the change was made           another bookie in the slot: its acks are void, it starts down
     settled, made or declined     release the path: what an ack quorum has is acknowledged
@@ -9,10 +9,24 @@
                                   of their own, as often as the ensemble has slots, until entries
                                   are acknowledged again
 
-A change counts from the first entry on that is not acknowledged. Until the metadata contain it
-nothing is acknowledged. The new bookies are owed everything from that entry on. Acknowledged
-entries stay as they are; those that the failed bookie has not answered are missing there: an ack
-quorum has them. A slot is slow if it alone keeps the window full for ``slow_bookie_ms``.
+A change counts from LAC + 1 on: what is durable stays with the old bookies, and what the failed one
+has not answered of it is missing there, because an ack quorum has it. Until the metadata contain
+the change nothing is acknowledged, and nothing more counts as durable: a bookie that is being
+replaced could be part of its quorum. The new bookies are owed everything from that entry on. On a
+PD ledger what is acknowledged is durable. On a VD ledger acknowledged entries may lie beyond the
+LAC, and each new bookie has them on stable storage before the metadata name it (``catch_up``): it
+takes the place of the failed one in every ack quorum. The metadata may record that others know
+entries beyond the LAC to be durable (``reported_lac``). Then the change counts from the entry after
+them on, and the writer adopts them as its LAC. A slot is slow if it alone keeps the window full for
+``slow_bookie_ms``.
+
+The bookies of a fragment differ in what they know of entries before it. A bookie that joins, for
+the first time or again, may have none of them, or some with holes. It is sent a LAC that is not
+below the last of them with the first entry, so its ``LastAddSynced`` counts from the fragment's
+first entry on. No LAC beyond the fragment's start was told before the fragment began, so no cursor
+was lifted over a hole there: a ``LastAddSynced`` beyond it is evidence, whether the bookie joined
+late, came back, or stayed. A hole in the fragment itself keeps it low. What a bookie said in an
+earlier stay has an earlier epoch, and is void.
 
 ``ensemble_changes`` says when a change may be asked for; this carries it into slots and path.
 
@@ -26,8 +40,6 @@ Decisions:
 """
 
 from collections.abc import Collection
-
-from msgspec import UNSET
 
 from zbk.errors import (
     IllegalTransitionError,
@@ -45,7 +57,6 @@ from zbk.protocol.write.events import (
 )
 from zbk.protocol.write.grace import Grace
 from zbk.protocol.write.slots import WriterSlots
-from zbk.protocol.write.sync_point import Reach, SyncPoint
 from zbk.protocol.write.write_path import WritePath
 
 
@@ -56,8 +67,8 @@ class EnsembleKeeper:
     """
 
     __slots__ = (
-        "_ack_size", "_changes", "_graces_left_count", "_path", "_quorum_grace", "_slots", "_slow",
-        "_slow_ms", "_sync_point",
+        "_ack_size", "_changes", "_graces_left_count", "_path", "_quorum_grace", "_slots",
+        "_slow_ms",
     )  # fmt: skip
 
     def __init__(
@@ -67,16 +78,14 @@ class EnsembleKeeper:
         limits: WriterLimits,
         *,
         ack_size: int,
-        sync_point: SyncPoint | None,
+        has_catch_up: bool,
     ) -> None:
-        """``sync_point``: where changes are possible; ``None``: at any time."""
+        """``has_catch_up``: what is acknowledged may not be durable."""
         self._slots = slots
         self._path = path
         self._ack_size = ack_size
-        self._sync_point = sync_point
         self._slow_ms = limits.slow_bookie_ms
-        self._slow: int | None = None  # the slot that held up the others, when last looked at
-        self._changes = EnsembleChanges(limits, needs_sync_point=sync_point is not None)
+        self._changes = EnsembleChanges(limits, has_catch_up=has_catch_up)
         self._quorum_grace = Grace(limits.quorum_grace_ms)
         self._graces_left_count = len(slots)
 
@@ -84,17 +93,6 @@ class EnsembleKeeper:
     def is_pending(self) -> bool:
         """True while a change is asked for and not settled."""
         return self._changes.pending is not None
-
-    @property
-    def is_seeking(self) -> bool:
-        """True while the writer pauses: on its way to where a change may be asked for, or there."""
-        return self._sync_point is not None and self._sync_point.is_sought
-
-    @property
-    def is_idle(self) -> bool:
-        """True while neither is the case."""
-        is_sought = self._sync_point is not None and self._sync_point.is_sought
-        return not is_sought and self._changes.pending is None
 
     def progressed(self) -> None:
         """Record that entries were acknowledged."""
@@ -108,7 +106,6 @@ class EnsembleKeeper:
     def cancel(self) -> None:
         """Forget what was asked for: the writer has ended."""
         self._changes.cancel()
-        self._leave_sync_point()
 
     # ------------------------------------------------------------------ looking
 
@@ -124,13 +121,8 @@ class EnsembleKeeper:
         if self._changes.pending is not None:
             change = self._changes.again(now_ms)
             return [] if change is None else [change]
-        failed = set(self._slots.failed)
-        if self.is_seeking and self._slow is not None:
-            failed.add(self._slow)
-        if failed and not is_flushed_for_good:
-            return self._change(failed, now_ms)
-        self._leave_sync_point()
-        return []
+        failed = self._slots.failed
+        return self._change(failed, now_ms) if failed and not is_flushed_for_good else []
 
     def watch_slow(self, now_ms: int) -> list[Effect]:
         """Request a change if one slot holds up the others.
@@ -138,7 +130,7 @@ class EnsembleKeeper:
         Raises:
             NotEnoughBookiesError: there were too many changes.
         """
-        self._slow = slow = self._path.laggard(now_ms, self._slow_ms)
+        slow = self._path.laggard(now_ms, self._slow_ms)
         if slow is None or self._changes.pending is not None:
             return []
         return self._change({slow, *self._slots.failed}, now_ms)
@@ -157,27 +149,18 @@ class EnsembleKeeper:
 
     def _change(self, failed: Collection[int], now_ms: int) -> list[Effect]:
         if not self._changes.is_due(failed, now_ms):
-            self._leave_sync_point()
             return []
-        reach = Reach.REACHED if self._sync_point is None else self._sync_point.seek(now_ms)
-        if reach is Reach.OUT_OF_REACH:
-            self._changes.put_off(failed, now_ms)
-        if reach is not Reach.REACHED:
-            return []
-        path = self._path
+        path, slots = self._path, sorted(failed)
         change = self._changes.begin(
-            {slot: self._slots.bookie(slot) for slot in sorted(failed)},
-            path.last_acked_id + 1,
+            {slot: self._slots.bookie(slot) for slot in slots},
+            path.lac + 1,
             now_ms,
             is_urgent=not path.is_reachable(self._slots.down),
-            length_before=path.length if path.lac == path.last_acked_id else UNSET,
+            length_before=path.length,
+            unsynced={slot: path.unsynced_of(slot) for slot in slots},
         )
-        self._path.hold()
+        path.hold()
         return [change]
-
-    def _leave_sync_point(self) -> None:
-        if self._sync_point is not None:
-            self._sync_point.leave()
 
     # ------------------------------------------------------------------ answers
 
@@ -185,7 +168,8 @@ class EnsembleKeeper:
         """Adopt the ensemble that the metadata name."""
         if not self._changes.is_answer_valid(event.change_id):
             return []
-        assert event.first_entry_id <= self._path.last_acked_id + 1, "only writers start fragments"
+        assert event.first_entry_id <= self._path.last_pushed_id + 1, "only writers send entries"
+        effects = self._path.adopt(event.first_entry_id - 1)
         before = self._slots.bookies
         replaced = self._slots.replace(event.ensemble)
         for slot in replaced:
@@ -194,8 +178,7 @@ class EnsembleKeeper:
         if replaced and self._graces_left_count:
             self._graces_left_count -= 1
             self._quorum_grace.reset()
-        self._leave_sync_point()
-        return self._path.release()
+        return effects + self._path.release()
 
     def change_turn(self, event: EnsembleChangeTurn, now_ms: int) -> None:
         """Record that a change waits for the changes of other ledgers, or no longer does."""
@@ -213,7 +196,6 @@ class EnsembleKeeper:
         match event.error:
             case NotEnoughBookiesError():
                 self._changes.declined(now_ms)
-                self._leave_sync_point()
                 return self._path.release()
             case IllegalTransitionError():
                 raise event.error

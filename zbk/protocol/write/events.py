@@ -53,7 +53,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     durable_count_max: int = 1_048_576  # calls that wait for entries to be durable; as above
     ensemble_change_count_max: int = 100  # in the life of a writer; one more ends it
     ensemble_retry_ms: int = 1_000  # pause after a change that found no bookie, or no metadata
-    sync_point_retry_ms_max: int = 8_000  # that pause grows up to this where each try costs a sync
+    catch_up_retry_ms_max: int = 8_000  # it grows up to this where a try may cost a catch-up
     metadata_grace_ms: int = 20_000  # how long a change waits for the metadata store
     slow_bookie_ms: int = 2_000  # a slot that alone holds up the writer so long is replaced
     explicit_lac_ms: int = 100  # how long a writer is idle before it sends its LAC; 0: never
@@ -272,10 +272,11 @@ class SendLac(msgspec.Struct, frozen=True):
 
 
 class ChangeEnsemble(msgspec.Struct, frozen=True):
-    """Put other bookies into these slots, from ``first_entry_id`` on.
+    """Put other bookies into these slots, from ``first_entry_id`` on, or from a later entry on.
 
-    Choose replacements from outside the ensemble; write them by compare-and-swap
-    (``metadata_changes.change_ensemble``); answer with EnsembleChanged or EnsembleChangeFailed,
+    Choose replacements from outside the ensemble; bring the ``unsynced`` batches of each slot to
+    its new bookie (``catch_up``); write the bookies by compare-and-swap
+    (``ledger.changes.change_ensemble``); answer with EnsembleChanged or EnsembleChangeFailed,
     once. Fewer replacements than slots are accepted. Choose bookies that failed recently only if
     the change ``is_urgent``: without it nothing more can be acknowledged.
 
@@ -288,6 +289,7 @@ class ChangeEnsemble(msgspec.Struct, frozen=True):
     failed: Mapping[int, str]  # the bookies to replace, by slot
     is_urgent: bool
     length_before: int | msgspec.UnsetType = msgspec.UNSET  # bytes of payload before that entry
+    unsynced: Mapping[int, tuple[EntryBatch, ...]] = {}  # acknowledged, not durable; by slot
 
 
 class ReportMissing(msgspec.Struct, frozen=True):

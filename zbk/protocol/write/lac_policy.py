@@ -7,12 +7,9 @@ where the levels are. ``zbk.durability.level.DurabilityLevel`` is the whole inte
 Source: the relaxed-durability proposal, section LAC Advance Protocol.
 """
 
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from zbk.protocol.ledger.quorum import Quorum
-
-ChangePoint: TypeAlias = Literal["any time", "sync point"]
-"""``"sync point"``: only when all that was sent is acknowledged and durable."""
 
 
 class LacPolicy(Protocol):
@@ -58,11 +55,6 @@ class WriterLevel(Protocol):
     @property
     def restart_revokes_acks(self) -> bool:
         """True when a bookie that restarted may have lost what it acknowledged."""
-        ...
-
-    @property
-    def changes_ensemble_at(self) -> ChangePoint:
-        """When the writer may put another bookie in the place of one that failed."""
         ...
 
     def check_quorum(self, quorum: Quorum) -> None:

@@ -38,12 +38,14 @@ class SyncAnswers:
         """True when no sync waits or runs, and no call waits for an entry."""
         return self._syncs.is_idle and not self.waits
 
-    def drive(self, now_ms: int, *, may_wait: bool) -> list[Effect]:
-        """Begin and end rounds as they are due; ``may_wait``: as ``SyncRounds.drive``."""
-        effects = [] if self._syncs.is_idle else self._drive_rounds(now_ms, may_wait=may_wait)
+    def drive(self, now_ms: int, *, may_wait: bool, is_held: bool) -> list[Effect]:
+        """Begin and end rounds as they are due; the arguments are those of ``SyncRounds.drive``."""
+        effects: list[Effect] = []
+        if not self._syncs.is_idle:
+            effects += self._drive_rounds(now_ms, may_wait=may_wait, is_held=is_held)
         if self.waits:
             effects += self.waits.drive(self._path.lac, self._syncs)
-            effects += self._drive_rounds(now_ms, may_wait=may_wait)
+            effects += self._drive_rounds(now_ms, may_wait=may_wait, is_held=is_held)
         return effects
 
     def request(self, ticket: Ticket, refusal: ZbkError | None) -> list[Effect]:
@@ -69,11 +71,16 @@ class SyncAnswers:
         """Forget what waits at the end of the ledger: its LAC does not move any more."""
         return [*self._explicit_lac.give_up(), *self.fail_waits(error)]
 
-    def _drive_rounds(self, now_ms: int, *, may_wait: bool) -> list[Effect]:
+    def _drive_rounds(self, now_ms: int, *, may_wait: bool, is_held: bool) -> list[Effect]:
         path, slots = self._path, self._slots
         effects: list[Effect] = []
         for effect in self._syncs.drive(
-            path.lac, path.last_acked_id, slots, now_ms, may_wait=may_wait
+            path.lac,
+            path.last_acked_id,
+            slots,
+            now_ms,
+            may_wait=may_wait,
+            is_held=is_held,
         ):
             match effect:
                 case SyncDone(ticket) if ticket is TICKET:

@@ -53,7 +53,7 @@ class SyncRounds:
     """
 
     __slots__ = (
-        "_ack_size", "_asked_again", "_count_max", "_grace_ms", "_is_demanded", "_last_failure",
+        "_ack_size", "_count_max", "_grace_ms", "_is_demanded", "_last_failure",
         "_ledger_id", "_next_id", "_round", "_waiting",
     )  # fmt: skip
 
@@ -67,7 +67,6 @@ class SyncRounds:
         self._round: _Round | None = None
         self._next_id = 0
         self._last_failure = ""
-        self._asked_again: list[int] = []
 
     def __len__(self) -> int:
         """Return the number of syncs that wait."""
@@ -82,11 +81,6 @@ class SyncRounds:
     def has_round(self) -> bool:
         """True while a round runs."""
         return self._round is not None
-
-    @property
-    def is_awaiting_live(self) -> bool:
-        """True while a round runs that a live bookie has to answer."""
-        return self._round is not None and bool(self._round.awaited)
 
     @property
     def last_failure(self) -> str:
@@ -118,18 +112,6 @@ class SyncRounds:
         """Start a round as soon as none runs, without a sync that waits for it."""
         self._is_demanded = True
 
-    def ask_again(self, live: Collection[int]) -> bool:
-        """Ask live bookies again that have failed in this round; return whether any has."""
-        now = self._round
-        if now is None:
-            return False
-        failed = [slot for slot in live if slot in now.errors]
-        for slot in failed:
-            del now.errors[slot]
-        now.awaited.update(failed)
-        self._asked_again += failed
-        return bool(failed)
-
     def fail_all(self, error: ZbkError, *, but: Ticket = None) -> list[Effect]:
         """Forget everything; return the failures of the syncs that waited, of all but one."""
         failed: list[Effect] = [
@@ -157,11 +139,11 @@ class SyncRounds:
             self._round.awaited.discard(slot)
             self._round.errors[slot] = error
 
-    def replaced(self, slot: int, error: ZbkError) -> None:
-        """Record that another bookie is in the slot, and is not there yet."""
+    def ensemble_changed(self) -> None:
+        """End the round that runs, and begin another one: there is a new bookie to ask."""
         if self._round is not None:
-            self.slot_down(slot, error)
-            self._round.heard.pop(slot, None)
+            self._is_demanded |= self._round.is_demanded
+            self._round = None
 
     def target_of(self, sync_id: int) -> int | None:
         """Return the last entry that was acknowledged when a round began, if it runs."""
@@ -184,19 +166,25 @@ class SyncRounds:
     # ------------------------------------------------------------------ what follows
 
     def drive(
-        self, lac: int, last_acked_id: int, slots: WriterSlots, now_ms: int, *, may_wait: bool
+        self,
+        lac: int,
+        last_acked_id: int,
+        slots: WriterSlots,
+        now_ms: int,
+        *,
+        may_wait: bool,
+        is_held: bool = False,
     ) -> list[Effect]:
         """Answer the syncs that are done or have failed, and begin a round if one is due.
 
-        ``may_wait`` says that it makes sense to wait for bookies that are down.
+        ``may_wait`` says that it makes sense to wait for bookies that are down. While the LAC
+        ``is_held``, no round begins or ends: none could move it.
         """
         effects: list[Effect] = []
-        again, self._asked_again = self._asked_again, []
-        if self._round is not None:
-            again = [slot for slot in again if slot in self._round.awaited]
-            effects += self._sends(again, lac, slots)
         while True:  # once more after each round that ended: syncs pop, or a demand is met
             effects += self._done(lac)
+            if is_held:
+                return effects
             if self._round is None:
                 if not self._is_due(last_acked_id):
                     return effects
@@ -221,12 +209,7 @@ class SyncRounds:
         self._next_id += 1
         self._round = _Round(sync_id, lac, last_acked_id, slots.live, now_ms)
         self._round.is_demanded, self._is_demanded = self._is_demanded, False
-        return self._sends(slots.live, lac, slots)
-
-    def _sends(self, asked: Collection[int], lac: int, slots: WriterSlots) -> list[Effect]:
-        assert self._round is not None, "bookies are asked in a round"
-        sync_id = self._round.sync_id
-        return [SendSync(slot, sync_id, lac, slots.epochs[slot]) for slot in asked]
+        return [SendSync(slot, sync_id, lac, slots.epochs[slot]) for slot in slots.live]
 
     def _settle(self, lac: int, slots: WriterSlots, now_ms: int, *, may_wait: bool) -> list[Effect]:
         """End the round if there is nothing more to wait for."""

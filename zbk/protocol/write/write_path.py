@@ -10,12 +10,14 @@
 
 It knows nothing of errors, syncs or the end of the ledger: ``WriterCore`` does.
 
-While the ensemble is being changed it is *held*: entries are pushed and acks recorded, but nothing
-is acknowledged, so the LAC stays. Then the acks of replaced slots are void, and it is released.
+While the ensemble is being changed it is *held*: entries are pushed, and acks and sync cursors
+recorded, but nothing is acknowledged and the LAC stays. Then acks and cursors of replaced slots are
+void, and it is released.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.quorum import Quorum
@@ -44,9 +46,9 @@ class WritePath:
     """
 
     __slots__ = (
-        "_encoder", "_ends", "_is_paused", "_length", "_limits", "_policy", "_pushed_lac", "_queue",
-        "_slots", "_tracker", "_unsynced_part", "_window", "beyond", "missing", "unacked",
-        "waiting",
+        "_encoder", "_ends", "_length", "_limits", "_policy", "_pushed_lac", "_queue",
+        "_slots", "_tracker", "_unsynced_part", "_window", "beyond", "is_held", "missing",
+        "unacked", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -75,7 +77,7 @@ class WritePath:
         self.waiting = self._queue.waiting
         self.unacked = self._window.unacked
         self.beyond = self._ends.beyond
-        self._is_paused = False
+        self.is_held = False  # the ensemble is being changed
         self.missing = MissingEntries()
         self._length = 0  # bytes of payload pushed
         self._pushed_lac = NO_ENTRY
@@ -153,16 +155,6 @@ class WritePath:
         return max(self.unsynced_share, part.share_of_total)
 
     @property
-    def is_pending(self) -> bool:
-        """True while something was sent and is not acknowledged."""
-        return self._tracker.pending_count > 0
-
-    @property
-    def is_at_sync_point(self) -> bool:
-        """True when everything that was sent is acknowledged and durable."""
-        return self.lac == self.last_pushed_id
-
-    @property
     def is_tail_in_doubt(self) -> bool:
         """True when bookies may have more than was acknowledged; after ``drain``, for good."""
         return self.last_pushed_id > self.last_acked_id
@@ -221,7 +213,7 @@ class WritePath:
     @property
     def _has_room(self) -> bool:
         part = self._unsynced_part
-        if self._is_paused or (part is not None and self._has_to_sync_first(part)):
+        if part is not None and self._has_to_sync_first(part):
             return False
         return not self._window.batches or self._window.has_room
 
@@ -279,35 +271,48 @@ class WritePath:
 
     # ------------------------------------------------------------------ another ensemble
 
-    def pause(self) -> None:
-        """Send nothing new until ``go_on``."""
-        self._is_paused = True
+    def unsynced_of(self, slot: int) -> tuple[EntryBatch, ...]:
+        """Return a slot's parts of the batches that are acknowledged and not durable, in order."""
+        parts = (batch.encoded.parts[slot] for batch in self._window.unsynced)
+        return tuple(part for part in parts if part is not None)
 
-    def go_on(self) -> None:
-        """Send what has queued."""
-        self._is_paused = False
+    def hold(self) -> None:
+        """Acknowledge nothing, and leave the LAC where it is, until ``release``.
 
-    def hold(self) -> int:
-        """Acknowledge nothing until ``release``; return the first id that is not acknowledged."""
+        A writer that ends meanwhile does not release it: the ensemble is not known.
+        """
         self._tracker.hold()
-        assert self.lac == self.last_acked_id, "what is acknowledged is durable, or it were lost"
-        return self.last_acked_id + 1
+        self.is_held = True
+
+    def adopt(self, durable_id: int) -> list[Effect]:
+        """Record, while held, that the metadata say that all up to this id is durable.
+
+        Return the appends that are acknowledged by it. An ack quorum of the ensemble before the
+        change has the entries.
+        """
+        assert self.is_held, "the LAC of others comes with a new fragment"
+        effects = self._confirmed(self._tracker.confirm_until(durable_id))
+        self._move_lac(durable_id)
+        return effects
 
     def replaced(self, slot: int, old: str, first_entry_id: int) -> None:
         """Forget what a slot was sent and what it acked: there is another bookie now.
 
         The ``old`` one will not get what it has not answered of its fragment; the new one is owed
-        all that is not acknowledged. Its fragment begins with ``first_entry_id``.
+        all that is not durable. Its fragment begins with ``first_entry_id``.
         """
         self._miss(self._window.replaced(slot), {slot: old})
         self._tracker.revoke(slot)
-        self._policy.on_replaced(slot, self.lac)
+        self._policy.on_replaced(slot, max(self.lac, first_entry_id - 1))
         # what others let the fragment begin with, this writer does not have any more
-        self.missing.add(self._slots.bookie(slot), first_entry_id, self.last_acked_id)
+        self.missing.add(self._slots.bookie(slot), first_entry_id, self.lac)
 
     def release(self) -> list[Effect]:
         """Continue; return the appends that are acknowledged by it, if any."""
-        return self._confirmed(self._tracker.release())
+        self.is_held = False
+        effects = self._confirmed(self._tracker.release())
+        self._advance()
+        return effects
 
     # ------------------------------------------------------------------ back
 
@@ -389,5 +394,9 @@ class WritePath:
         return [Acked(tickets)] if tickets else []
 
     def _advance(self) -> None:
-        if self._ends.advance(self._policy.lac) and self._window.unsynced:
+        if not self.is_held:
+            self._move_lac(self._policy.lac)
+
+    def _move_lac(self, durable_id: int) -> None:
+        if self._ends.advance(durable_id) and self._window.unsynced:
             self._window.durable_until(self._ends.lac)

@@ -12,8 +12,8 @@ Slots       start down. A slot that is down is owed every batch that it has not 
 Bookies     their answers, failures and restarts are handled in ``bookie_answers``. When pending
             entries cannot reach an ack quorum for ``quorum_grace_ms`` without progress, the writer
             ends with NotEnoughBookies.
-Ensemble    a slot that failed, or is slow, gets another bookie (``ensemble_keeper``), on VD ledgers
-            at a sync point, for which the writer pauses and syncs by itself (``sync_point``).
+Ensemble    a slot that failed, or is slow, gets another bookie (``ensemble_keeper``), which on VD
+            ledgers first receives what is acknowledged and not durable (``catch_up``).
 Missing     entries that a bookie will not get from this writer are reported to autorecovery:
             those of a fragment that a change of the ensemble ends, after the change; the rest with
             the close. After the death of a writer the recovery has all bookies compared.
@@ -122,7 +122,6 @@ class WriterCore:
             or not self._syncs.is_idle
             or self.path.is_held_up
             or self._keeper.is_pending
-            or self._keeper.is_seeking
             or self._unsynced.is_near
         )
 
@@ -295,14 +294,13 @@ class WriterCore:
             return
         if self.error is None:
             try:
-                if self._keeper.is_seeking:
-                    self._drive_syncs()  # what bookies said may end a round
-                if is_tick or self.slots.down or self._keeper.is_seeking:
+                if is_tick or self.slots.down:
                     self._watch_bookies(is_tick)
                 self._effects += self.path.send_batches(self.slots.live, self._now_ms)
                 if self.slots.down:
                     self._keeper.watch_quorum(self._now_ms)
-                self._unsynced.watch(self._now_ms)
+                if not self._keeper.is_pending:  # else the LAC rests
+                    self._unsynced.watch(self._now_ms)
             except ZbkError as error:
                 self._fail(error)
         self._drive_syncs()
@@ -319,7 +317,7 @@ class WriterCore:
             and self.error is None
             and self._close is None
             and self._sync_answers.is_idle
-            and self._keeper.is_idle
+            and not self._keeper.is_pending
             and not self._unsynced.is_watched
             and not self._unsynced.wants_sync(self._now_ms)
         )
@@ -343,7 +341,8 @@ class WriterCore:
             return
         close, now_ms = self._close, self._now_ms
         may_wait = self.error is None if close is None else close.may_wait(now_ms)
-        self._effects += self._sync_answers.drive(now_ms, may_wait=may_wait)
+        is_held = self._keeper.is_pending
+        self._effects += self._sync_answers.drive(now_ms, may_wait=may_wait, is_held=is_held)
 
     def _drive_close(self, close: Closing) -> None:
         if self._keeper.is_pending:

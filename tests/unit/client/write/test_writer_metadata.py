@@ -31,6 +31,7 @@ from zbk.metadata.records.underreplication import MissingReason, Underreplicatio
 from zbk.metadata.values import Layout
 from zbk.protocol.entry.words import LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.catch_up import SendCatchUp
 from zbk.protocol.write.events import (
     ChangeEnsemble,
     CloseLedger,
@@ -92,6 +93,10 @@ class World:
             cast("Any", AtOnce()),
         )
         self.told: list[MetadataNews] = []
+        self.sent: list[SendCatchUp] = []
+
+    def send(self, send: SendCatchUp, _change_id: int) -> None:
+        self.sent.append(send)
 
     def _ledgers(self, store: Any) -> LedgerStore:  # noqa: ANN401 - a MemoryStore
         return LedgerStore(store, pause=lambda _s: None)
@@ -101,7 +106,7 @@ class World:
     ) -> EnsembleChanged | EnsembleChangeFailed:
         ensemble = self.writer.current.last_fragment.bookies
         change = ChangeEnsemble(change_id, first, {2: ensemble[2]}, is_urgent)
-        self.writer.change_ensemble(change, ensemble, self.told.append)
+        self.writer.change_ensemble(change, ensemble, self.send, self.told.append)
         settled = self.told.pop()
         assert isinstance(settled, EnsembleSettled)
         self.writer.take_in(settled)
@@ -150,7 +155,7 @@ def test_a_change_tells_when_its_turn_at_the_store_has_come(world: World) -> Non
     told: list[MetadataNews] = []
     change = ChangeEnsemble(3, 5, {2: "b2"}, is_urgent=False)
 
-    world.writer.change_ensemble(change, ("b0", "b1", "b2"), told.append)
+    world.writer.change_ensemble(change, ("b0", "b1", "b2"), world.send, told.append)
     assert told == [EnsembleTurn(EnsembleChangeTurn(3, has_come=False))]
     waiting[0].run()
 

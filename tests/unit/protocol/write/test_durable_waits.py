@@ -116,11 +116,14 @@ def test_a_wait_fails_where_too_few_bookies_can_sync_and_later_ones_get_the_next
     cluster.append([1])
     cluster.serve_all(0, 1, 2)
     cluster.disconnect(1)
+    cluster.serve_metadata()  # there is no replacement
     cluster.disconnect(2)
+    cluster.serve_metadata()
 
     cluster.wait_for(("a", 0))
     cluster.serve_all(0)
     cluster.wait(LIMITS.quorum_grace_ms)
+    cluster.serve_metadata()
 
     assert cluster.told == [("a", CannotAdvanceError.__name__)]
     cluster.wait_for(("b", 0))
@@ -151,11 +154,13 @@ def test_a_close_that_accepts_the_loss_says_that_an_entry_is_not_in_the_ledger()
     cluster.serve_all(0, 1, 2)
     for slot in range(3):
         cluster.disconnect(slot)
+        cluster.serve_metadata()  # there is no replacement
     cluster.close(accepts_loss=True)
     cluster.wait_for(("a", 0))
 
     for _ in range(4):
         cluster.wait(LIMITS.quorum_grace_ms)
+        cluster.serve_metadata()
 
     assert cluster.told in (
         [("a", CannotAdvanceError.__name__)],

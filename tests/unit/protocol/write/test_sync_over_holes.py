@@ -4,16 +4,18 @@ import pytest
 
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
-from zbk.errors import BookieUnavailableError, CannotAdvanceError
+from zbk.errors import BookieUnavailableError, CannotAdvanceError, NotEnoughBookiesError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.events import (
     AddAnswered,
     Append,
+    ChangeEnsemble,
     CloseLedger,
     CloseRequested,
     Effect,
+    EnsembleChangeFailed,
     LacTaken,
     SendAdd,
     SendLac,
@@ -46,20 +48,24 @@ class Bookies:
         self.round_count = 0
         self.incarnations = [1, 1, 1]
 
-    def settle(self, core: WriterCore, effects: list[Effect]) -> list[Effect]:
+    def settle(self, core: WriterCore, effects: list[Effect], now_ms: int = 0) -> list[Effect]:
         """Answer everything, and what comes of that; return what is told to the application."""
         told: list[Effect] = []
         while effects:
             effect = effects.pop(0)
             answer = self.answer(effect)
             if answer is not None:
-                effects += core.handle(answer, 0)
+                effects += core.handle(answer, now_ms)
             elif isinstance(effect, SyncDone | SyncFailedFor | CloseLedger):
                 told.append(effect)
         return told
 
-    def answer(self, effect: Effect) -> AddAnswered | SyncAnswered | LacTaken | None:
+    def answer(
+        self, effect: Effect
+    ) -> AddAnswered | SyncAnswered | LacTaken | EnsembleChangeFailed | None:
         match effect:
+            case ChangeEnsemble(change_id=change_id):
+                return EnsembleChangeFailed(change_id, NotEnoughBookiesError(1, 0, "no spare"))
             case SendLac(slot=slot, lac=lac):
                 return LacTaken(slot, lac)
             case SendAdd(slot=slot, batch=batch):
@@ -135,10 +141,11 @@ def test_a_bookie_that_is_just_coming_back_is_waited_for_though_the_others_have_
     )
     assert bookies.settle(core, core.handle(wanted, 0)) == []
     assert core.path.lac == 0, "what both of the others have"
-    assert bookies.settle(core, core.handle(Tick(), LIMITS.quorum_grace_ms - 1)) == []
+    now_ms = LIMITS.quorum_grace_ms - 1
+    assert bookies.settle(core, core.handle(Tick(), now_ms), now_ms) == []
 
     bookies.incarnations[2] = 2
-    done = bookies.settle(core, core.handle(SlotUp(2, 2), LIMITS.quorum_grace_ms - 1))
+    done = bookies.settle(core, core.handle(SlotUp(2, 2), now_ms), now_ms)
     if is_closing:
         done += core.handle(Tick(), LIMITS.quorum_grace_ms + LIMITS.close_linger_ms)
         (end,) = done
@@ -180,7 +187,8 @@ def test_a_bookie_that_does_not_come_back_is_waited_for_as_long_as_the_grace_las
     bookies.settle(core, core.handle(SlotDown(2, LOST), 0))
     bookies.settle(core, core.handle(SyncRequested("mine"), 0))
 
-    (failed,) = bookies.settle(core, core.handle(Tick(), LIMITS.quorum_grace_ms))
+    now_ms = LIMITS.quorum_grace_ms
+    (failed,) = bookies.settle(core, core.handle(Tick(), now_ms), now_ms)
 
     assert isinstance(failed, SyncFailedFor)
     assert isinstance(failed.error, CannotAdvanceError)

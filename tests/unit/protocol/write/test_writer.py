@@ -27,6 +27,7 @@ from zbk.errors import (
 )
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import decode_entry, entry_size
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.spans import Span, spans_text
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.quorum import Quorum
@@ -237,13 +238,22 @@ def _line(effect: Effect) -> str:  # noqa: C901, PLR0911, PLR0912 - one line for
         case ChangeEnsemble():
             failed = " ".join(f"s{slot}={bookie}" for slot, bookie in effect.failed.items())
             urgent = ", urgent" if effect.is_urgent else ""
-            return f"change #{effect.change_id} from {effect.first_entry_id}: {failed}{urgent}"
+            moved = sorted({ids for ids in map(_ids_of, effect.unsynced.values()) if ids})
+            caught_up = f", catches up {' '.join(moved)}" if moved else ""
+            start = f"change #{effect.change_id} from {effect.first_entry_id}"
+            return f"{start}: {failed}{urgent}{caught_up}"
         case ReportMissing():
             return f"report {_spans(effect.missing)}"
         case SlotSuspect():
             return f"s{effect.slot} suspect: {_error(effect.error)}"
         case _:
             assert_never(effect)
+
+
+def _ids_of(batches: Sequence[EntryBatch]) -> str:
+    if not batches:
+        return ""
+    return f"{batches[0].first_entry_id}..{batches[-1].last_entry_id}"
 
 
 def _spans(missing: Mapping[str, Sequence[Span]]) -> str:

@@ -7,7 +7,6 @@ from tests.support.writer_cluster import LIMITS, WriterCluster
 from tests.support.writer_metadata import Store
 from zbk.errors import (
     BookieUnavailableError,
-    BusyError,
     CannotAdvanceError,
     LedgerClosedError,
     LedgerFencedError,
@@ -25,7 +24,6 @@ from zbk.protocol.write.events import (
     EnsembleChangeFailed,
     EnsembleChangeTurn,
     SendAdd,
-    SendSync,
 )
 
 LOST = BookieUnavailableError("b", "no answer")
@@ -63,18 +61,18 @@ def test_what_became_of_one_change_says_nothing_of_the_next() -> None:
     retry_ms = LIMITS.ensemble_retry_ms
     unknown = MetadataUnavailableError("memory://", "no answer")
 
-    changes.begin({0: "b0"}, 0, 0, is_urgent=True)
+    changes.begin({0: "b0"}, 0, 0, is_urgent=True, length_before=0, unsynced={})
     changes.turn(0, has_come=False)
     changes.turn(100, has_come=True)
     changes.made([0], 100)
-    changes.begin({1: "b1"}, 5, 200, is_urgent=True)
+    changes.begin({1: "b1"}, 5, 200, is_urgent=True, length_before=0, unsynced={})
     changes.turn(200, has_come=False)
     changes.turn(9_000, has_come=True)
     assert changes.again(9_999) is None, "its time begins when its turn has come"
 
     changes.turn(9_999, has_come=False)
     changes.declined(9_999)
-    last = changes.begin({1: "b1"}, 5, 20_000, is_urgent=True)
+    last = changes.begin({1: "b1"}, 5, 20_000, is_urgent=True, length_before=0, unsynced={})
     changes.doubted(unknown, 20_000)
     assert changes.again(20_000 + retry_ms) == last, "it waits for no turn"
 
@@ -406,6 +404,7 @@ def test_sync_does_not_count_what_bookies_lost_with_their_page_cache() -> None:
         cluster.bookies[slot].crash(loses_power=True)
         cluster.connect(slot)
     cluster.disconnect(2)
+    cluster.serve_metadata()  # there is no replacement
 
     cluster.sync()
     assert sent_ids(cluster, 0) == sent_ids(cluster, 1) == [[0]]
@@ -427,12 +426,15 @@ def test_a_sync_ends_without_success_where_no_ack_quorum_can_sync() -> None:
     ack(cluster, 0, 1, 2)
     cluster.bookies[0].crash(loses_power=True)
     cluster.connect(0)
-    cluster.disconnect(1)
-    cluster.disconnect(2)
+    for slot in (1, 2):
+        cluster.disconnect(slot)
+        cluster.serve_metadata()  # there is no replacement
 
     cluster.sync()
     ack(cluster, 0)
     cluster.wait(LIMITS.quorum_grace_ms)
+    cluster.serve_metadata()
+    cluster.wait(0)
 
     assert cluster.core.path.lac == -1
     assert f"sync: {CannotAdvanceError.__name__}" in cluster.seen
@@ -440,18 +442,9 @@ def test_a_sync_ends_without_success_where_no_ack_quorum_can_sync() -> None:
     for _ in range(8):
         ack(cluster, 0)
         cluster.wait(LIMITS.quorum_grace_ms)
+        cluster.serve_metadata()
     assert isinstance(cluster.end, CloseFailed)
     assert isinstance(cluster.end.error, NotDurableError)
-
-
-def refuse_syncs(cluster: WriterCluster, *slots: int) -> None:
-    """The bookies of these slots carry out everything that waits but syncs."""
-    for slot in slots:
-        bookie = cluster.bookies[slot]
-        while bookie.requests or bookie.answers:
-            is_sync = bookie.requests and isinstance(bookie.requests[0], SendSync)
-            cluster.serve(slot, BusyError("too much") if is_sync else None)
-            cluster.answer(slot, 0)
 
 
 def vd_cluster(*, spare_count: int = 1, quorum: Quorum | None = None) -> WriterCluster:
@@ -461,97 +454,184 @@ def vd_cluster(*, spare_count: int = 1, quorum: Quorum | None = None) -> WriterC
     return cluster
 
 
-def test_a_vd_ledger_changes_its_ensemble_at_a_sync_point() -> None:
-    """I22: what was sent is acknowledged and synced first; what is appended meanwhile waits."""
+def test_a_vd_ledger_changes_its_ensemble_at_lac_plus_1() -> None:
+    """I13, I22: what is acknowledged and not durable moves to the new bookie."""
     cluster = vd_cluster()
     cluster.append([1])
+    cluster.sync()
+    ack(cluster, 0, 1, 2)
+    ack(cluster, 0, 1, 2)
+    cluster.append([2])
+    ack(cluster, 0, 1)
+    assert (cluster.core.path.last_acked_id, cluster.core.path.lac) == (1, 0)
 
     cluster.disconnect(2)
-    cluster.append([2])
-    assert sent_ids(cluster, 0) == [[0]], "the writer pauses"
+    cluster.append([3])
+    assert sent_ids(cluster, 0) == [[2]], "appends go on"
     ack(cluster, 0, 1)
-    assert not cluster.metadata.asked, "acknowledged, and not synced"
-    ack(cluster, 0, 1)
-    assert cluster.core.path.lac == 0
-    assert sent_ids(cluster, 0) == [], "what others could confirm is not sent to an old ensemble"
+    assert cluster.core.path.last_acked_id == 1, "nothing is acknowledged meanwhile"
     cluster.serve_metadata()
 
-    assert cluster.core.slots.bookies == ("b0", "b1", "spare0")
-    assert cluster.metadata.ledger.last_fragment.first_entry_id == 1
-    assert sent_ids(cluster, 0) == [[1]], "it goes on"
+    assert fragments(cluster)[1:] == [(1, ("b0", "b1", "spare0"))]
+    assert "a new bookie catches up" in cluster.seen
+    assert cluster.pool["spare0"].durable == {1}, "it caught up before it joined"
+    assert cluster.core.path.last_acked_id == 2
     cluster.connect(2)
     cluster.sync()
     cluster.heal()
-    assert (cluster.core.path.last_acked_id, cluster.core.path.lac) == (1, 1)
+    assert cluster.core.path.lac == 2
 
 
-def test_a_stream_of_appends_does_not_keep_a_vd_ledger_from_its_sync_point() -> None:
+def test_a_fragment_without_a_durable_entry_is_replaced_and_its_entries_move() -> None:
+    cluster = vd_cluster(spare_count=2)
+    cluster.append([1])
+    ack(cluster, 0, 1)
+
+    cluster.disconnect(2)
+    cluster.serve_metadata()
+    cluster.disconnect(1)
+    cluster.serve_metadata()
+
+    assert fragments(cluster) == [(0, ("b0", "spare1", "spare0"))]
+    assert cluster.pool["spare0"].durable == cluster.pool["spare1"].durable == {0}
+
+
+def test_an_ack_quorum_that_is_gone_is_replaced_under_a_vd_writer() -> None:
+    cluster = vd_cluster(spare_count=2)
+    cluster.append([1])
+    ack(cluster, 0, 1, 2)
+
+    cluster.disconnect(1)
+    cluster.disconnect(2)
+    cluster.append([1])
+    cluster.serve_metadata()
+    cluster.serve_metadata()
+    cluster.sync()
+    cluster.heal()
+
+    assert cluster.core.error is None
+    assert cluster.core.path.lac == 1
+    assert cluster.core.slots.bookies == ("b0", "spare0", "spare1")
+
+
+def test_what_a_bookie_that_is_being_replaced_has_synced_does_not_count() -> None:
+    """Nothing counts as durable between the decision and the confirmation of the store."""
     cluster = vd_cluster()
     cluster.append([1])
+    cluster.sync()
+    for slot in (0, 1):
+        cluster.serve(slot)
+        cluster.answer(slot, 0)
+    for slot in (2, 2, 0):  # an add and a sync; a sync
+        cluster.serve(slot)
+    late = cluster.bookies[2].answers[1]
+    cluster.disconnect(2)
+    cluster.connect(2)
+
+    cluster.handle(late)
+    cluster.answer(0, 0)
+    assert cluster.core.path.lac == -1
+    cluster.serve_metadata()
+    cluster.handle(late)
+
+    assert cluster.core.path.lac == -1, "b0 alone has synced it, as far as is known"
+    cluster.connect(2)
+    cluster.heal()
+    assert cluster.core.path.lac == 0
+
+
+def test_a_fragment_begins_after_what_others_have_reported() -> None:
+    cluster = vd_cluster()
+    cluster.append([1])
+    for slot in range(3):
+        cluster.serve(slot)
+    assert cluster.sync_from_outside() == 0
+    assert cluster.core.path.last_acked_id == -1, "the writer has heard nothing"
+
+    cluster.disconnect(2)
+    cluster.append([1])
+    cluster.serve_metadata()
+
+    assert fragments(cluster)[1:] == [(1, ("b0", "b1", "spare0"))]
+    assert cluster.metadata.ledger.length_before is msgspec.UNSET
+    assert (cluster.core.path.last_acked_id, cluster.core.path.lac) == (0, 0)
+    assert cluster.told_id == 0, "it is acknowledged by that"
+
+
+def test_the_first_entry_is_decided_again_with_each_try_at_the_store() -> None:
+    cluster = vd_cluster()
+    cluster.append([1])
+    for slot in range(3):
+        cluster.serve(slot)
     cluster.disconnect(2)
 
-    for _ in range(4):  # an append always comes before the next answer
-        cluster.append([1])
-        ack(cluster, 0, 1)
-
-    assert cluster.metadata.asked
-
-
-def test_what_the_former_bookie_has_synced_does_not_count_for_the_new_one() -> None:
-    """Nothing is sent while the metadata are written: what follows is the new bookie's alone."""
-    cluster = vd_cluster(quorum=Quorum(1, 1, 1))
-    cluster.append([1])
-    ack(cluster, 0)
-    cluster.sync()
-    ack(cluster, 0)
-    cluster.disconnect(0)  # it asks for another one at once, and gets it later
-    cluster.connect(0)
-    cluster.append([1])
-    cluster.bookies[0].durable.add(1)
-    ack(cluster, 0)
+    cluster.serve_metadata(Store.LOSES_REQUEST)
+    assert cluster.sync_from_outside() == 0
+    cluster.wait(LIMITS.ensemble_retry_ms)
+    cluster.serve_metadata(Store.LOSES_REPLY)
+    cluster.wait(LIMITS.ensemble_retry_ms)
     cluster.serve_metadata()
-    cluster.connect(0)
 
-    ack(cluster, 0)
-
-    assert (cluster.core.path.last_acked_id, cluster.core.path.lac) == (1, 0)
+    assert fragments(cluster)[1:] == [(1, ("b0", "b1", "spare0"))]
+    assert cluster.core.path.lac == 0
 
 
-def test_without_an_ack_quorum_a_vd_writer_does_not_pause() -> None:
+def test_a_bookie_that_cannot_catch_up_does_not_join_and_another_one_is_tried() -> None:
+    cluster = vd_cluster(spare_count=2)
+    cluster.append([1])
+    ack(cluster, 0, 1)
+    cluster.pool["spare0"].catches_up = False
+
+    cluster.disconnect(2)
+    cluster.serve_metadata()
+    assert "change: NotEnoughBookiesError" in cluster.seen
+    assert fragments(cluster) == [(0, ("b0", "b1", "b2"))]
+    cluster.append([1])
+    ack(cluster, 0, 1)
+    assert cluster.core.path.last_acked_id == 1, "the writer goes on meanwhile"
+    cluster.wait(LIMITS.ensemble_retry_ms)
+    cluster.serve_metadata()
+
+    assert fragments(cluster) == [(0, ("b0", "b1", "spare1"))]
+    assert cluster.pool["spare1"].durable == {0, 1}
+
+
+def test_a_sync_that_waits_goes_on_with_the_new_bookie() -> None:
+    cluster = vd_cluster(quorum=Quorum(3, 3, 3))
+    cluster.append([1])
+    ack(cluster, 0, 1, 2)
+    cluster.sync()
+    ack(cluster, 0, 1)
+
+    cluster.disconnect(2)
+    cluster.serve_metadata()
+    cluster.connect(2)
+    ack(cluster, 0, 1, 2)
+    ack(cluster, 0, 1, 2)
+
+    assert not cluster.syncs
+    assert cluster.last_sync_id == 0
+
+
+def test_a_writer_that_ends_during_a_change_leaves_the_end_to_a_recovery() -> None:
+    """The ensemble is not known, so nothing more can be found durable; no call hangs."""
     cluster = vd_cluster()
     cluster.append([1])
     ack(cluster, 0, 1)
     cluster.disconnect(2)
-    cluster.disconnect(1)
+    cluster.sync()
+    for _ in range(20):
+        cluster.serve_metadata(Store.LOSES_REQUEST)
+        cluster.wait(LIMITS.ensemble_retry_ms)
+    assert isinstance(cluster.core.error, MetadataUnavailableError)
 
-    cluster.append([1])
-
-    assert [1] in sent_ids(cluster, 0)
-    assert not cluster.metadata.asked
-
-
-def test_a_vd_writer_whose_sync_point_is_out_of_reach_goes_on_and_tries_more_seldom() -> None:
-    """Two bookies acknowledge entries and cannot sync them; the third one is gone."""
-    cluster = vd_cluster()
-    cluster.append([1])
-    ack(cluster, 0, 1, 2)
-    cluster.disconnect(2)
-    for _ in range(3):
-        refuse_syncs(cluster, 0, 1)
-
-    cluster.append([1])
-
-    assert [1] in sent_ids(cluster, 0), "it goes on"
-    assert not cluster.metadata.asked
-    tries = []
+    cluster.close()
     for _ in range(40):
-        cluster.wait(100)
-        tries.append(any(isinstance(one, SendSync) for one in cluster.bookies[0].requests))
-        refuse_syncs(cluster, 0, 1)
-        refuse_syncs(cluster, 0, 1)
-    gaps = [tries[at:].index(True) for at in range(len(tries)) if any(tries[at:])]
-    assert 2 <= sum(tries) <= 12
-    assert max(gaps) >= 8, "the pauses grow"
+        ack(cluster, 0, 1)
+        cluster.wait(LIMITS.ensemble_retry_ms)
+
+    assert isinstance(cluster.end, CloseFailed)
+    assert not cluster.syncs
 
 
 def test_a_vd_writer_without_a_replacement_goes_on_with_the_others() -> None:
