@@ -113,7 +113,7 @@ def test_another_principal_is_refused_by_name_and_the_ledger_stays_as_it_was(wor
             "read",
             "append",
             "read",
-        ]  # fmt: skip
+        ]
     ]
     assert len(world.groups) == group_count
     world.key = A
@@ -260,7 +260,7 @@ def test_a_removed_principal_and_a_removed_grant_of_a_namespace_count(world: Wor
         (Scrub(request_id=1, is_pass_wanted=False), {C, D}),
         (GetBookieInfo(request_id=1), {A, B, C, D}),
     ],
-    ids=str,
+    ids=["gc", "look at gc", "suspend", "scrub", "look at scrub", "info"],
 )
 def test_roles_operate_a_bookie(
     world: World, request_: CollectGarbage | Scrub | GetBookieInfo, allowed: set[str]
