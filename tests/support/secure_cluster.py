@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import zbk
+from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
+from zbk.metadata.records.namespaces import Change as NamespaceChange
+from zbk.metadata.records.namespaces import NamespaceStore
 from zbk.metadata.records.principals import Change, PrincipalStore
 from zbk.metadata.stores.connect import open_store
 from zbk.security.keys import PublicKey, read_public, write_pair
@@ -39,9 +42,33 @@ class Keyring:
         key = self.public(name).public_key
         _change(cluster, lambda now: without_key(now, principal, key))
 
+    def wait_for(self, cluster: LocalCluster, *names: str) -> None:
+        """Wait until all bookies accept these keys."""
+        for name in names:
+            with self.connect(cluster, name) as client:
+                for bookie in cluster.bookies:
+                    wait_until(lambda: _is_accepted(client, bookie.bookie_id))  # noqa: B023
+
     def connect(self, cluster: LocalCluster, name: str) -> zbk.Client:
         """Connect with a key."""
         return zbk.connect(cluster.metadata_uri, key=self.path(name))
+
+
+def change_namespaces(cluster: LocalCluster, change: NamespaceChange) -> None:
+    """Change the namespaces of a cluster."""
+    store = open_store(cluster.metadata_uri)
+    try:
+        NamespaceStore(store).change(change)
+    finally:
+        store.close()
+
+
+def _is_accepted(client: zbk.Client, bookie_id: str) -> bool:
+    try:
+        client.bookie_info(bookie_id)
+    except zbk.BookieUnavailableError:
+        return False
+    return True
 
 
 def _change(cluster: LocalCluster, change: Change) -> None:
