@@ -25,6 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, keys: Keyring) -> Iterator
     with LocalCluster(folder, bookie_options=QUICK, bookie_flags=flags) as running:
         for name in ("alice", "bob"):
             keys.admit(running, name, name)
+        keys.wait_for(running, "alice", "bob")
         yield running
 
 
