@@ -101,6 +101,13 @@ def bookie_need(request: Message) -> int:
     return NEVER if rule is None else rule(request)
 
 
+def makes_known(request: Message) -> bool:
+    """Return whether a request makes a ledger known to a bookie that does not hold it."""
+    if isinstance(request, Read | ReadLac):
+        return request.is_fencing
+    return isinstance(request, Add | WriteLac)
+
+
 def right_name(need: int) -> str:
     """Return the name of the right for a bit of a ledger operation."""
     return NAMES[need]

@@ -3,7 +3,9 @@
 The rules are those of ``zbk.security.operations`` (what a request needs), ``rights`` (who has it)
 and ``access_table`` (what this bookie knows). A request for a ledger whose owner and grants are not
 known here waits for the metadata store, with later requests of that ledger behind it, in the
-``NewLedgerGate``. A bookie without encryption, or one that admits connections without a key, has no
+``NewLedgerGate``. One that only asks about a ledger that this bookie does not hold goes on, to be
+answered with "no such ledger": it learns nothing, and costs the metadata store nothing. A bookie
+without encryption, or one that admits connections without a key, has no
 such gate.
 
 Watches of LACs (``WatchLacs``) are decided one by one. One of a ledger that is not known here tells
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
+from zbk.actors.serve.ledger_table import LedgerTable
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.durability.new_ledgers import Finding, KnownLedger
 from zbk.errors import AccessDeniedError, RoleRequiredError, ZbkError
@@ -28,6 +31,7 @@ from zbk.security.operations import (
     ROLE_NEEDS,
     WATCH_NEED,
     bookie_need,
+    makes_known,
     right_name,
 )
 from zbk.security.principals import KeyTable
@@ -61,8 +65,9 @@ AccessMessage: TypeAlias = SetKeys | SetNamespaces | GrantsChanged
 class AccessGate:
     """Lets requests go on, refuses them, or has them wait."""
 
-    def __init__(self, table: AccessTable, gate: NewLedgerGate) -> None:
+    def __init__(self, table: AccessTable, ledgers: LedgerTable, gate: NewLedgerGate) -> None:
         self._table = table
+        self._ledgers = ledgers
         self._gate = gate
         self._failures: dict[int, ZbkError] = {}  # of the look-up whose requests are let go
 
@@ -75,6 +80,7 @@ class AccessGate:
             AccessDeniedError: its principal lacks the right.
             RoleRequiredError: its principal lacks the role.
             NoSuchLedgerError, MetadataUnavailableError: the owner of the ledger cannot be known.
+            CorruptRecordError: the index of the ledger is damaged.
             BusyError: too much waits.
         """
         request = inbound.request
@@ -87,6 +93,8 @@ class AccessGate:
             return True
         is_allowed = self._table.decide(key, ledger_id, need)
         if is_allowed is None:
+            if not makes_known(request) and self._ledgers.find(ledger_id) is None:
+                return True
             self._wait(inbound, ledger_id)
             return False
         if not is_allowed:

@@ -162,7 +162,9 @@ class StorageActor(LendingActor):
         self._ledgers = LedgerTable(storage, parts.progresses, limits.ledger_count_max)
         self._turn = Turn(storage, parts, watches, incarnation)
         self._gate = NewLedgerGate(self._ledgers, parts.look_up)
-        self._access = None if parts.access is None else AccessGate(parts.access, self._gate)
+        self._access = (
+            None if parts.access is None else AccessGate(parts.access, self._ledgers, self._gate)
+        )
         self._serve_one = self._on_request if self._access is None else self._on_checked_request
         self._adds = AddRequests(
             storage,

@@ -28,10 +28,12 @@ from zbk.wire.messages import (
     GetLedgerInfo,
     LacsRisen,
     LacWatch,
+    LedgerInfo,
     Pong,
     ReadAnswer,
     Refused,
     Scrub,
+    Sync,
     WatchLacs,
     WriteLac,
 )
@@ -186,6 +188,19 @@ def test_a_ledger_whose_owner_cannot_be_known_is_refused(world: World, error: Zb
     world.say(read(0, 0))
     world.settle()
     assert isinstance(world.answers[-1], ReadAnswer)
+
+
+def test_a_question_about_a_ledger_that_is_not_held_costs_no_look_up(world: World) -> None:
+    world.lookups.is_answering = False
+    world.key = B
+    info = GetLedgerInfo(request_id=8, ledger_id=99)
+    sync = Sync(request_id=3, ledger_id=99, ledger_key=KEY, lac=5)
+    world.say_together((read(0, 0, ledger_id=99),), (read_lac(ledger_id=99),), (sync,), (info,))
+
+    assert [type(error_of(one)) for one in world.answers[:3]] == [NoSuchLedgerError] * 3
+    assert isinstance(world.answers[3], LedgerInfo)
+    assert not world.answers[3].is_known
+    assert world.lookups.asked == []
 
 
 # ------------------------------------------------------------------ changes
