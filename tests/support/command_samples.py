@@ -40,6 +40,7 @@ ARGUMENTS = {
     "cluster init": "",
     "cluster identity": "",
     "cluster secure": "--dry-run",
+    "cluster check-security": "",
     "metadata export": "/gone/dump.jsonl",
     "metadata import": "{file}",
     "metadata check": "",

@@ -152,6 +152,8 @@ def up(
     ]
     folder = data_dir or default_data_dir()
     keys = LocalKeys(folder) if secure else None
+    has_own_zookeeper = keys is not None and zookeeper and not metadata
+    variables = keys.use_metadata_user() if keys is not None and has_own_zookeeper else {}
     end_like_ctrl_c()
     started_s = monotonic_s()
     if metadata and zookeeper:
@@ -172,7 +174,10 @@ def up(
         ):
             log_to_file(cluster.folder / CONSOLE_LOG)
             if keys is not None:
+                if has_own_zookeeper:
+                    keys.close_tree(cluster.metadata_uri)
                 keys.admit(cluster.metadata_uri)
+                variables["ZBK_KEY"] = keys.path("client")
             if autorecovery:
                 options = {"session_timeout_ms": SESSION_TIMEOUT_MS}
                 cluster.start_autorecovery(options, _key_flags(keys, "autorecovery"))
@@ -187,8 +192,14 @@ def up(
                 if is_context:
                     write_context(cluster.metadata_uri, str(cluster.folder), os.getpid(), url)
                 seconds = monotonic_s() - started_s
-                key = keys.path("client") if keys else ""
-                _show(cluster, seconds, output, is_context=is_context, console=url, key=key)
+                _show(
+                    cluster,
+                    seconds,
+                    output,
+                    is_context=is_context,
+                    console=url,
+                    variables=variables,
+                )
                 _stay(cluster)
     except KeyboardInterrupt:
         note("zbk: stopped")
@@ -257,7 +268,7 @@ def _show(
     *,
     is_context: bool,
     console: str,
-    key: str,
+    variables: dict[str, str],
 ) -> None:
     import zbk
 
@@ -281,7 +292,8 @@ def _show(
                 ],
                 "autorecovery": None if beside is None else {"pid": beside.pid},
                 "console": console,
-                "key": key,
+                "key": variables.get("ZBK_KEY", ""),
+                "environment": variables,
             }
         )
         return
@@ -301,8 +313,9 @@ def _show(
         click.echo(
             f"  export ZBK_METADATA={cluster.metadata_uri}  # another cluster is the default"
         )
-    if key:
-        click.echo(f"  export ZBK_KEY={key}")
+    for name, value in variables.items():
+        click.echo(f"  export {name}={value}")
+    if variables:
         click.echo("  zbk principal ls             whose keys the bookies accept")
     if console:
         click.echo(f"  {console:<28} the web console, in a browser")

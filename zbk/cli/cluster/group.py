@@ -50,6 +50,15 @@ def init(layout: str, metadata: str | None, output: Format) -> None:
             "identity": ("secure:identity", "Show who this process is to ZooKeeper."),
             "secure": ("secure:secure", "Close a cluster's nodes in ZooKeeper to strangers."),
         },
+    )
+    | commands_of(
+        "zbk.cli.health",
+        {
+            "check-security": (
+                "check_security:check_security",
+                "Show what of a running cluster is open to others.",
+            ),
+        },
     ),
     ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie"),
     ("zbk cluster secure --dry-run", "which nodes of ZooKeeper would change"),

@@ -11,6 +11,7 @@ Any thread; calls block.
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
@@ -82,9 +83,12 @@ def nodes_of(tree: Tree) -> Iterator[tuple[str, tuple[Grant, ...]]]:
             waiting += [f"{prefix}/{name}" for name in reversed(tree.children(path))]
 
 
-def check_tree(tree: Tree, members: Members) -> list[KindCount]:
-    """Return how many nodes of each kind are open, and have other rights than the rule's."""
-    return _pass(tree, members, is_dry=True)
+def check_tree(tree: Tree, members: Members, node_count_max: int | None = None) -> list[KindCount]:
+    """Return how many nodes of each kind are open, and have other rights than the rule's.
+
+    ``node_count_max``: look only at the first nodes of the tree.
+    """
+    return _pass(tree, members, is_dry=True, node_count_max=node_count_max)
 
 
 def secure_tree(tree: Tree, members: Members) -> list[KindCount]:
@@ -118,9 +122,11 @@ def secure_tree(tree: Tree, members: Members) -> list[KindCount]:
     return list(found.values())
 
 
-def _pass(tree: Tree, members: Members, *, is_dry: bool) -> list[KindCount]:
+def _pass(
+    tree: Tree, members: Members, *, is_dry: bool, node_count_max: int | None = None
+) -> list[KindCount]:
     counts: dict[str, KindCount] = {}
-    for path, grants in nodes_of(tree):
+    for path, grants in islice(nodes_of(tree), node_count_max):
         kind = kind_of(path).name
         count = counts.setdefault(kind, KindCount(kind=kind))
         count.node_count += 1
