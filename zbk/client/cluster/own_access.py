@@ -114,12 +114,12 @@ class OwnAccess:
 
     def _check_namespace(self, principal: Principal, path: str) -> None:
         """Check that a principal may create ledgers in a namespace."""
-        found = NamespaceTable(self._namespaces.all(is_fresh=path != DEFAULT_NAMESPACE))
-        grants = found.grants(path)
-        if grants is None:
-            return  # the default one, which is open to all principals
-        if not grants:
-            raise NoSuchNamespaceError(path)
-        may_append = decide(principal, Right.APPEND, LedgerAccess(owner="", namespace=path), grants)
-        if not may_append:
-            raise NamespaceDeniedError(principal.name, path)
+        table = NamespaceTable(self._namespaces.all(is_fresh=path != DEFAULT_NAMESPACE))
+        chain = table.chain(path)
+        if not chain:
+            if path != DEFAULT_NAMESPACE:
+                raise NoSuchNamespaceError(path)
+            return  # it is open to all principals
+        grants = [one.grants for one in chain]
+        if not decide(principal, Right.APPEND, LedgerAccess(namespace=path), grants):
+            raise NamespaceDeniedError(principal.name, chain[-1].path)
