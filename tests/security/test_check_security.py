@@ -3,7 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,14 @@ def test_its_zookeeper_refuses_strangers_and_its_user_works(tmp_path: Path) -> N
         ledger_id = json.loads(done.stdout)["ledger_id"]
         assert user.run("ledger", "cat", str(ledger_id)).stdout == b"one"
         assert user.run("autorecovery", "status").stdout
+
+        password = Path(ready["environment"]["ZBK_METADATA_PASSWORD_FILE"]).read_bytes().strip()
+        shown = [path.read_bytes() for path in Path(ready["data_dir"]).glob("**/*.log")]
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended, or belongs to another user
+                shown += [(process / name).read_bytes() for name in ("cmdline", "environ")]
+        assert not any(password in text for text in shown)
+        assert any(str(ready["data_dir"]).encode() in text for text in shown)
 
         address = ready["metadata"].removeprefix("zk://").partition("/")[0]
         stranger = KazooClient(address)

@@ -142,6 +142,17 @@ def test_a_command_without_a_user_says_what_is_missing(cluster: LocalCluster, fo
     assert b"metadata_password_file" in done.stderr
 
 
+def test_nodes_of_later_versions_are_completed(
+    cluster: LocalCluster, shell: Shell, users: dict[str, MetadataAccess]
+) -> None:
+    with closing(open_store(cluster.metadata_uri)) as store:
+        store.delete("/grants")
+        shell.run("cluster", "secure")
+        with closing(open_store(cluster.metadata_uri, access=users["client"])) as client:
+            found = client.get("/grants")
+            client.set("/grants", found.value, found.version)
+
+
 @pytest.mark.usefixtures("cluster")
 def test_securing_again_changes_nothing_and_no_password_is_shown(
     shell: Shell, users: dict[str, MetadataAccess]

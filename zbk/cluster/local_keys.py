@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from zbk.cluster.local_state import KEYS_FOLDER
+from zbk.metadata.records.instance import complete
 from zbk.metadata.records.principals import PrincipalStore
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.node_rights import Members
@@ -89,6 +90,7 @@ class LocalKeys:
         with closing(ZooKeeperStore(metadata)) as store:
             members = store.members or Members(operators=(store.own_identity,))
             secure_tree(store, members)
+            complete(store)
 
     def admit(self, metadata: str) -> None:
         """Make principals of the keys in a cluster's metadata store.

@@ -5,7 +5,7 @@ A file is refused if another user of the machine could have read it, or could re
     its mode          other users may read, write or execute it
     its owner         is neither this user nor root
     a symbolic link   on the way to it belongs to someone who is neither
-    a directory       that holds it, or such a link, lets everyone replace files
+    a directory       that leads to it, or to such a link, lets everyone replace files
 
 Its group may read it: container platforms mount secrets so, behind links that belong to root. In a
 directory with the sticky bit, like ``/tmp``, users replace only their own files. A process of
@@ -75,5 +75,6 @@ def _links(path: Path) -> list[Path]:
 
 
 def _folders(path: Path) -> set[Path]:
-    """Return the directories that hold a file, and the links to it."""
-    return {one.absolute().parent for one in [*_links(path), path, path.resolve()]}
+    """Return the directories that lead to a file, and to the links to it."""
+    ways = [*_links(path), path, path.resolve()]
+    return {folder for one in ways for folder in one.absolute().parents}

@@ -56,6 +56,17 @@ def test_nobody_else_may_replace_it(file: Path) -> None:
     assert read_private(file, 100)
 
 
+def test_a_directory_further_up_counts_too(tmp_path: Path) -> None:
+    path = tmp_path / "open" / "closed" / "secret"
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.write_bytes(b"secret")
+    path.chmod(0o600)
+    (tmp_path / "open").chmod(0o777)
+
+    with pytest.raises(KeyFileError, match=f"everyone may replace it.*{tmp_path}/open"):
+        read_private(path, 100)
+
+
 def test_a_link_counts_with_its_folder_and_its_owner(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "links"
     folder.mkdir()

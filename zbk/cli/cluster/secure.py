@@ -95,6 +95,7 @@ def secure(
     Give every process its user first: processes without one lose their access. After an
     interruption, run the command again.
     """
+    from zbk.metadata.records.instance import complete
     from zbk.metadata.stores.tree_access import check_tree, secure_tree
 
     del config_file  # a callback of the option took it
@@ -106,7 +107,11 @@ def secure(
     }
     with _zookeeper(metadata) as store:
         members = _members(store, given)
-        counts = check_tree(store, members) if is_dry_run else secure_tree(store, members)
+        if is_dry_run:
+            counts = check_tree(store, members)
+        else:
+            counts = secure_tree(store, members)
+            complete(store)
     rows = (
         {
             "kind": one.kind,

@@ -6,6 +6,7 @@ So there is a whole cluster or none, and if two clients race, one creates it and
 Any thread; every function blocks.
 """
 
+from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from zbk.errors import (
     MetadataAccessError,
     MetadataConflictError,
     MetadataUnavailableError,
+    NodeExistsError,
     NoNodeError,
 )
 from zbk.metadata.paths import (
@@ -98,8 +100,7 @@ def _make(store: MetadataStore, layout: Layout, instance: str) -> None:
         Create(LAYOUT, encode(layout)),
         Create(INSTANCEID, encode(Instance(instance_id=instance))),
         Create(IDGEN, encode(IdCounter())),
-        Create(ACCESS_CHANGES, encode(AccessChanges())),
-        *(Create(path) for path in _PARENTS),
+        *_shared_nodes(),
     ]
     for attempt in range(INITIALISE_ATTEMPT_COUNT_MAX):
         try:
@@ -118,6 +119,29 @@ def _make(store: MetadataStore, layout: Layout, instance: str) -> None:
                     raise
                 continue
         break
+
+
+def _shared_nodes() -> list[Create]:
+    """Return the nodes below which, or in which, members of a cluster write."""
+    return [
+        Create(ACCESS_CHANGES, encode(AccessChanges())),
+        *(Create(path) for path in _PARENTS),
+    ]
+
+
+def complete(store: MetadataStore) -> None:
+    """Create the nodes that a cluster of an earlier version lacks.
+
+    Its clients create them when they need them, which they may not in a closed ZooKeeper.
+
+    Raises:
+        InvalidOptionError: there is no cluster.
+        MetadataUnavailableError: some may be missing; calling again is safe.
+    """
+    instance_id(store)
+    for node in _shared_nodes():
+        with suppress(NodeExistsError):
+            store.create(node.path, node.value)
 
 
 def instance_id(store: MetadataStore) -> str:

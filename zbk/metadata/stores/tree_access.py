@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from zbk.errors import InvalidOptionError, NodeExistsError, NoNodeError
+from zbk.errors import InvalidOptionError, NoNodeError
 from zbk.metadata.stores.node_rights import (
     Grant,
     Members,
@@ -27,8 +27,6 @@ from zbk.metadata.stores.node_rights import (
 )
 
 PASS_COUNT_MAX: Final = 5
-FOLDERS_OF_CLIENTS: Final = ("/logs", "/datasets")
-"""Nodes below the root that clients fill, and that clusters of earlier versions may lack."""
 
 
 class Tree(Protocol):
@@ -53,9 +51,6 @@ class Tree(Protocol):
 
     def children(self, path: str) -> list[str]:
         """Return the names of a node's children."""
-
-    def create(self, path: str) -> None:
-        """Create a node."""
 
 
 class KindCount(msgspec.Struct, kw_only=True):
@@ -105,9 +100,6 @@ def secure_tree(tree: Tree, members: Members) -> list[KindCount]:
         raise InvalidOptionError("operator", ", ".join(members.operators), why)
     if tree.members != members:
         tree.change_members(members)
-    for path in FOLDERS_OF_CLIENTS:
-        with suppress(NodeExistsError):
-            tree.create(path)
     found: dict[str, KindCount] = {}
     for _ in range(PASS_COUNT_MAX):
         counts = _pass(tree, members, is_dry=False)
