@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import click
+
 from zbk.cli.options import (
     LEDGER_TYPES,
     choice_option,
@@ -30,6 +32,8 @@ filter_options = option_group(
     duration_option("--newer-than", help_text="Only ledgers younger than this."),
     size_option("--larger-than", help_text="Only closed ledgers with a longer payload."),
     size_option("--smaller-than", help_text="Only closed ledgers with a shorter payload."),
+    click.option("--owner", metavar="PRINCIPAL", help="Only ledgers that this principal owns."),
+    click.option("--namespace", metavar="PATH", help="Only ledgers with this path, or below it."),
     custom_metadata_option("--custom", help_text="Only ledgers with this custom metadata"),
 )
 """The options that ``ledger_filter`` reads."""
@@ -50,4 +54,6 @@ def ledger_filter(options: dict[str, Any]) -> LedgerFilter:
         length_above=options["larger_than"],
         length_below=options["smaller_than"],
         custom=options["custom"],
+        owner=options["owner"],
+        namespace=options["namespace"],
     )

@@ -131,6 +131,7 @@ def read(
     ("zbk ledger ls", "all ledgers"),
     ("zbk ledger ls --state open --older-than 1d -o json", "one object per line"),
     ("zbk ledger ls --custom job=nightly --larger-than 1GiB", "filters combine"),
+    ("zbk ledger ls --owner alice --namespace orders", "whose they are"),
 )
 @filter_options
 @integer_option("--limit", metavar="N", help_text="Stop after N ledgers.")

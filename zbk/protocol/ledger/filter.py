@@ -11,6 +11,15 @@ def names_bookie(metadata: LedgerMetadata, bookie_id: str) -> bool:
     return any(bookie_id in fragment.bookies for fragment in metadata.fragments)
 
 
+def is_within(path: str, namespace: str) -> bool:
+    """Return whether a path is that of a namespace, or below it.
+
+    >>> is_within("orders/eu", "orders"), is_within("ordersx", "orders")
+    (True, False)
+    """
+    return f"{path}/".startswith(f"{namespace}/")
+
+
 class LedgerFilter(NamedTuple):
     """What a ledger has to be; ``None`` accepts all. Times are wall clock, sizes bytes."""
 
@@ -22,6 +31,8 @@ class LedgerFilter(NamedTuple):
     length_below: int | None = None
     custom: Mapping[str, bytes] = {}
     bookie_id: str | None = None  # in any fragment
+    owner: str | None = None  # the name of a principal; "" is none
+    namespace: str | None = None  # its path, or a part of it
 
     def accepts(self, found: LedgerMetadata) -> bool:
         """Return whether a ledger passes all filters; without a length it passes none of size."""
@@ -34,5 +45,7 @@ class LedgerFilter(NamedTuple):
             and (self.length_above is None or (length is not None and length > self.length_above))
             and (self.length_below is None or (length is not None and length < self.length_below))
             and (self.bookie_id is None or names_bookie(found, self.bookie_id))
+            and self.owner in (None, found.known_access.owner)
+            and (self.namespace is None or is_within(found.known_access.namespace, self.namespace))
             and all(found.custom_metadata.get(key) == self.custom[key] for key in self.custom)
         )

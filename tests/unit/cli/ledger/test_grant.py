@@ -37,6 +37,21 @@ def test_grants_are_given_and_taken(run: Run, client: FakeClient) -> None:
     }
 
 
+def test_ledgers_are_listed_by_owner_and_namespace(run: Run, client: FakeClient) -> None:
+    for namespace in ("", "orders", "orders/eu", "ordersx"):
+        client.reserve_ledger(namespace=namespace)
+
+    def listed(*options: str) -> list[int]:
+        lines = run("ledger", "ls", *options, "-o", "json").stdout.splitlines()
+        return [json.loads(line)["ledger_id"] for line in lines]
+
+    assert listed("--namespace", "orders") == [1, 2]
+    assert listed("--namespace", "default") == [0]
+    assert listed("--owner", "me", "--namespace", "orders/eu") == [2]
+    assert listed("--owner", "me") == [1, 2, 3]
+    assert listed("--owner", "bob") == []
+
+
 def test_a_plain_ledger_shows_no_owner(run: Run, client: FakeClient) -> None:
     client.reserve_ledger()
 
