@@ -200,3 +200,44 @@ def test_an_operator_cannot_lock_itself_out(world: World) -> None:
 
     with pytest.raises(InvalidOptionError, match="must stay one"):
         secure_tree(operator, Members(operators=world.members.bookies))
+
+
+def test_a_watch_returns_with_the_right_to_read(world: World) -> None:
+    operator = world.open("operator")
+    initialise(operator)
+    secure_tree(operator, world.members)
+    operator.create("/principals", b"1")
+    seen: list[bytes] = []
+    world.open("bookie").watch_node(
+        "/principals", lambda node: seen.append(node.value if node else b"")
+    )
+    wait_until(lambda: seen[-1:] == [b"1"])
+
+    secure_tree(operator, Members(operators=world.members.operators))
+    operator.set("/principals", b"2", 0)
+    secure_tree(operator, world.members)
+    operator.set("/principals", b"3", 1)
+
+    wait_until(lambda: seen[-1] == b"3")
+
+
+def test_a_watch_that_was_refused_from_the_start_begins_with_the_right(world: World) -> None:
+    operator = world.open("operator")
+    initialise(operator)
+    secure_tree(operator, Members(operators=world.members.operators, clients=world.members.clients))
+    operator.create("/cookies/b1", b"1")
+    seen: list[bytes] = []
+    client = world.open("client")
+    client.watch_node("/cookies/b1", lambda node: seen.append(node.value if node else b""))
+    with pytest.raises(MetadataAccessError):
+        client.get("/cookies/b1")
+    assert seen == []
+
+    both = Members(
+        operators=world.members.operators,
+        clients=world.members.clients,
+        auditors=world.members.clients,
+    )
+    secure_tree(operator, both)
+
+    wait_until(lambda: seen == [b"1"])

@@ -84,9 +84,8 @@ class ZooKeeperStore:
         except ZbkError:
             self._callbacks.close()
             raise
-        members = self._connection.members
-        if members.own_identity:
-            self._watches.add(WatchKind.NODE, ACCESS, lambda reading: members.take(reading.node))
+        if self._connection.members.own_identity:
+            self._watches.add(WatchKind.NODE, ACCESS, self._on_members)
 
     @property
     def address(self) -> str:
@@ -279,6 +278,11 @@ class ZooKeeperStore:
                     transaction.check(full, version)
         return transaction
 
+    def _on_members(self, reading: Reading) -> None:
+        """Learn the members; watches may have come or gone with the rights of this process."""
+        if self._connection.members.take(reading.node):
+            self._watches.rearm_later()
+
     def _on_state(self, state: SessionState) -> None:
         """Post a state to the listeners. Runs in kazoo's connection thread."""
         self._listeners.post(state)
@@ -311,6 +315,8 @@ class ZooKeeperStore:
                 on_done(NOTHING)
 
         def fail(error: Exception) -> None:
+            if isinstance(error, kz.NoAuthError):
+                self._watches.rearm_later()
             LOG.info(
                 "metadata.watch_unset",
                 "%(address)s: watching %(path)s: %(error)r",

@@ -51,12 +51,17 @@ class TreeMembers:
         """Members of a new tree: this process alone. It has a user."""
         return Members(operators=(self.own_identity,))
 
-    def take(self, node: Node | None) -> None:
-        """Learn the record, as a watch found it. A damaged one is logged and changes nothing."""
+    def take(self, node: Node | None) -> bool:
+        """Learn the record, as a watch found it; return whether the members changed.
+
+        A damaged one is logged and changes nothing.
+        """
+        before = self.members
         try:
             self.members = None if node is None else decode_members(node.value)
         except CorruptRecordError as error:
             LOG.error("metadata.members_damaged", "%(error)s; the former ones stay", error=error)
+        return self.members != before
 
     def list_for(self, path: str) -> list[security.ACL] | None:
         """Return the access list of a new node at ``path``; ``None``: open to everyone."""

@@ -5,22 +5,28 @@ watched path is read and armed again after each event and each reconnect. Stamps
 prevent that a caller receives the same reading twice. A reading carries the *ticket* of its
 request; requests are answered in order, so a reading with a smaller ticket is older.
 
-Every method but ``add``, ``post_event`` and ``close`` runs in the callback thread, which owns all
-state here.
+The server sends no event of a node that this process may not read, and forgets the watch. So after
+a refused read, and after a change of the members, all is read again ``REFUSED_RETRY_S`` later.
+
+Every method but ``add``, ``post_event``, ``rearm_later`` and ``close`` runs in the callback thread,
+which owns all state here but the timer.
 
 Decisions: kazoo cannot cancel a watch. A path that was watched once keeps its one armed watch until
 it fires or the session ends, also after ``cancel``; watching the path again adds none.
 """
 
+import threading
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from zbk.metadata.stores.callbacks import CallbackThread, Reading, Subscription
 from zbk.metadata.stores.store import Watch
+
+REFUSED_RETRY_S: Final = 3.0
 
 
 class WatchKind(StrEnum):
@@ -62,6 +68,8 @@ class ZooKeeperWatches:
         self._start_read = start_read
         self._by_key: dict[WatchKey, _PathWatch] = {}
         self._is_closed = False
+        self._timer_lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def add(self, kind: WatchKind, path: str, deliver: Callable[[Reading], None]) -> Watch:
         """Report readings to ``deliver``, now and after each change."""
@@ -83,9 +91,28 @@ class ZooKeeperWatches:
         for key in list(self._by_key):
             self._read(key)
 
+    def rearm_later(self) -> None:
+        """Read everything again in ``REFUSED_RETRY_S``, once for all calls until then. Any thread.
+
+        While a process lacks a right, its watches ask in this interval.
+        """
+        with self._timer_lock:
+            if self._timer is None and not self._is_closed:
+                self._timer = threading.Timer(REFUSED_RETRY_S, self._on_timer)
+                self._timer.daemon = True
+                self._timer.start()
+
     def close(self) -> None:
         """Stop reporting."""
-        self._is_closed = True
+        with self._timer_lock:
+            self._is_closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _on_timer(self) -> None:
+        with self._timer_lock:
+            self._timer = None
+        self._callbacks.post(self.rearm)
 
     def _add(self, key: WatchKey, subscription: Subscription) -> None:
         self._by_key.setdefault(key, _PathWatch()).subscriptions.append(subscription)
