@@ -51,7 +51,7 @@ ARGUMENTS = {
     "principal ls": "",
     "principal rm": "gone",
     "principal grant": "gone operator",
-    "namespace add": "gone --grant *=read",
+    "namespace add": "/gone --grant *=read",
     "namespace ls": "",
     "namespace show": "gone",
     "namespace rm": "gone",
