@@ -1,6 +1,7 @@
 """What a writer does in the metadata store, on a store in memory that fails on cue."""
 
 import logging
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, cast
@@ -19,7 +20,9 @@ from zbk.client.write.writer_metadata import (
     MissingNoted,
     WriterMetadata,
 )
+from zbk.client.write.writer_requests import CatchUpAnswered
 from zbk.errors import (
+    BusyError,
     LedgerClosedError,
     LedgerFencedError,
     MetadataUnavailableError,
@@ -29,6 +32,7 @@ from zbk.errors import (
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.values import Layout
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.catch_up import SendCatchUp
@@ -160,6 +164,51 @@ def test_a_change_tells_when_its_turn_at_the_store_has_come(world: World) -> Non
     waiting[0].run()
 
     assert told[1:] == [EnsembleTurn(EnsembleChangeTurn(3, has_come=True))]
+
+
+UNSYNCED = EntryBatch(7, range(5, 8), array("I", [1, 1, 1]), b"abc", 0)
+
+
+def begin_with_unsynced(world: World, change_id: int = 0) -> None:
+    ensemble = world.writer.current.last_fragment.bookies
+    change = ChangeEnsemble(
+        change_id, 5, {2: ensemble[2]}, is_urgent=False, unsynced={2: (UNSYNCED,)}
+    )
+    world.writer.change_ensemble(change, ensemble, world.send, world.told.append)
+
+
+def test_a_new_bookie_catches_up_before_the_metadata_name_it(world: World) -> None:
+    begin_with_unsynced(world)
+    assert world.sent == [SendCatchUp(2, "s1", (UNSYNCED,), 4)]
+    assert world.told == [EnsembleTurn(EnsembleChangeTurn(0, has_come=False))]
+
+    world.writer.catch_up_answered(CatchUpAnswered(0, 2, None))
+    assert world.fragments() == [(0, ("b0", "b1", "b2"))]
+    world.writer.catch_up_answered(CatchUpAnswered(0, 2, 7))
+
+    assert world.fragments() == [(0, ("b0", "b1", "b2")), (5, ("b0", "b1", "s1"))]
+    begin_with_unsynced(world)
+    assert len(world.sent) == 1, "the same change again sends nothing again"
+
+
+def test_a_bookie_that_cannot_catch_up_is_left_out_and_avoided(world: World) -> None:
+    begin_with_unsynced(world)
+
+    world.writer.catch_up_answered(CatchUpAnswered(0, 2, BusyError("too much")))
+
+    settled = world.told[-1]
+    assert isinstance(settled, EnsembleSettled)
+    assert isinstance(settled.event, EnsembleChangeFailed)
+    assert isinstance(settled.event.error, NotEnoughBookiesError)
+    assert world.placer.failed == ["b2", "s1"]
+    assert world.fragments() == [(0, ("b0", "b1", "b2"))]
+
+    begin_with_unsynced(world, change_id=1)
+    world.writer.catch_up_answered(CatchUpAnswered(0, 2, 7))
+    assert world.fragments() == [(0, ("b0", "b1", "b2"))], "an answer to the change before is late"
+    for outcome in (None, 7):
+        world.writer.catch_up_answered(CatchUpAnswered(1, 2, outcome))
+    assert world.fragments()[-1] == (5, ("b0", "b1", "s2"))
 
 
 def test_the_fragment_of_an_entry_that_was_never_acknowledged_is_replaced(world: World) -> None:

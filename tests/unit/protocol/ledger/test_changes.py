@@ -13,6 +13,7 @@ from zbk.protocol.ledger.changes import (
     close_by_writer,
     cut_fragment,
     replace_bookie,
+    report_lac,
 )
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata, check_transition
 
@@ -66,6 +67,52 @@ def test_a_writer_does_not_close_what_is_being_recovered() -> None:
 
 
 # ------------------------------------------------------------------ a writer changes its ensemble
+
+
+RECORDING = msgspec.structs.replace(
+    OPEN, ledger_type=LedgerType.VD_JOURNAL
+).recording_reported_lac()
+
+
+def test_a_new_fragment_begins_after_what_others_reported() -> None:
+    reported = RECORDING.with_reported_lac(17)
+
+    changed = legal(reported, change_ensemble(reported, 15, {1: ("d", "e")}, 1_500))
+    assert changed.last_fragment == Fragment(18, ("a", "e", "c"))
+    assert changed.length_before is msgspec.UNSET, "the length there is not known"
+
+    changed = legal(reported, change_ensemble(reported, 18, {1: ("d", "e")}, 1_800))
+    assert changed.last_fragment == Fragment(18, ("a", "e", "c"))
+    assert changed.length_before == 1_800
+
+
+def test_a_fragment_of_which_nothing_is_confirmed_is_replaced_in_its_place() -> None:
+    changed = legal(RECORDING, change_ensemble(RECORDING, 10, {1: ("d", "e")}))
+
+    assert changed.fragments == (OPEN.fragments[0], Fragment(10, ("a", "e", "c")))
+
+
+def test_a_lac_is_recorded_while_its_fragment_is_the_last_one() -> None:
+    last = OPEN.last_fragment
+    recorded = legal(RECORDING, report_lac(RECORDING, last, 15))
+    assert recorded.reported_lac == 15
+
+    assert report_lac(recorded, last, 15) is None
+    assert report_lac(recorded, last, 14) is None
+    assert report_lac(RECORDING, last, 9) is None, "it lies before the fragment"
+    assert report_lac(RECORDING, OPEN.fragments[0], 15) is None
+    assert report_lac(RECORDING, Fragment(10, ("a", "e", "c")), 15) is None
+    assert report_lac(RECORDING.with_recovery(), last, 15) is None
+
+
+def test_a_ledger_does_not_end_below_what_was_reported() -> None:
+    reported = RECORDING.with_reported_lac(17)
+
+    with pytest.raises(IllegalTransitionError, match="up to 17 were reported"):
+        close_by_writer(reported, 16, 1_600)
+    with pytest.raises(IllegalTransitionError, match="up to 17 were reported"):
+        close_by_recovery(reported.with_recovery(), (), 16, 1_600)
+    assert legal(reported, close_by_writer(reported, 17, 1_700)).last_entry_id == 17
 
 
 def test_a_writer_puts_other_bookies_into_a_new_fragment() -> None:

@@ -71,6 +71,19 @@ def test_a_vd_ledger_is_recovered_in_the_same_way() -> None:
     assert recovered(metadata, bookies).end == (9, length_up_to(9))
 
 
+@pytest.mark.parametrize("last", [5, 9])
+def test_a_recovery_never_ends_below_what_was_reported(last: int) -> None:
+    """No bookie was told the LAC yet, and what lies before it cannot be asked for any more."""
+    metadata, bookies = ledger(Q332, ledger_type=LedgerType.VD_JOURNAL), Bookies()
+    metadata = metadata.recording_reported_lac().with_reported_lac(5)
+    bookies.fill(metadata, last, lac=-1)
+    for bookie_id in metadata.last_fragment.bookies:
+        for entry_id in range(5):
+            del bookies[bookie_id].entries[entry_id]
+
+    assert recovered(metadata, bookies).end == (last, length_up_to(last))
+
+
 def test_entries_that_are_found_are_written_to_every_bookie_of_their_write_set() -> None:
     metadata, bookies = ledger(Q332), Bookies()
     bookies["b1"].entries = {0: encoded(0), 1: encoded(1)}

@@ -170,3 +170,19 @@ class AckMachine(RuleBasedStateMachine):
 
 TestAckMachine = AckMachine.TestCase
 TestAckMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_what_others_know_to_be_durable_is_confirmed_also_while_held() -> None:
+    tracker = AckTracker(Quorum(3, 3, 2))
+    for _ in range(3):
+        tracker.push(2)
+    tracker.hold()
+    tracker.ack(0, 4)
+    tracker.ack(1, 4)
+
+    assert tracker.confirm_until(-1) == range(0)
+    assert tracker.confirm_until(2) == range(2), "up to the last range that ends there"
+    assert tracker.confirm_until(2) == range(2, 2)
+    assert (tracker.last_acked_id, tracker.pending_count) == (1, 4)
+    assert tracker.confirm_until(3) == range(2, 4)
+    assert tracker.release() == range(4, 6)
