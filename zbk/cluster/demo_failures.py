@@ -17,7 +17,7 @@ from zbk.client.read.ledger_reader import LedgerReader
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import LedgerFencedError, UnavailableError, ZbkError
-from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_s
 
@@ -31,12 +31,14 @@ FENCE_TIMEOUT_S: Final = 15.0
 
 
 class KilledWhileWriting(msgspec.Struct, frozen=True, tag=True):
-    """A bookie of the ensemble got SIGKILL while its ledger was written."""
+    """A bookie of two ensembles got SIGKILL while a PD and a VD ledger were written."""
 
-    ledger_id: int
+    ledger_id: int  # of the PD ledger
     index: int
     bookie_id: str
     entry_count: int  # acknowledged by then
+    volatile_ledger_id: int
+    volatile_entry_count: int  # acknowledged by then, and not synced by the writer
 
 
 class FragmentShown(msgspec.Struct, frozen=True):
@@ -51,7 +53,8 @@ class BookieReplaced(msgspec.Struct, frozen=True, tag=True):
     """The ledger was written to its end with a replacement for the dead bookie."""
 
     ledger_id: int
-    seconds: float  # from the kill to the new fragment
+    ledger_type: LedgerType
+    seconds: float  # from the kill to the new ensemble
     fragments: list[FragmentShown]
 
 
@@ -76,34 +79,69 @@ class Compared(msgspec.Struct, frozen=True, tag=True):
 def lose_a_bookie(
     cluster: LocalCluster, client: Client, on_progress: Callable[[str, int], None]
 ) -> Iterator[KilledWhileWriting | BookieReplaced | Compared]:
-    """Kill a bookie while a ledger is written; yield the effect on the ledger.
+    """Kill a bookie while a PD and a VD ledger are written; yield the effect on each.
+
+    The VD ledger has entries then that are acknowledged and not durable.
 
     Raises:
         UnavailableError: no other bookie replaced it.
     """
-    with client.create_ledger() as writer:
-        numbers = _Numbers(
-            writer, lambda count: on_progress("entries written while a bookie dies", count)
-        )
-        numbers.append(PART_COUNT)
-        victim = _bookie(cluster, writer.metadata.last_fragment.bookies[0])
+    with (
+        client.create_ledger() as persistent,
+        client.create_ledger(ledger_type=LedgerType.VD_JOURNAL) as volatile,
+    ):
+        writers = (persistent, volatile)
+        loads = [
+            _Numbers(
+                writer, lambda count: on_progress("entries written while a bookie dies", count)
+            )
+            for writer in writers
+        ]
+        for load in loads:
+            load.append(PART_COUNT)
+        # two ensembles of three out of four share two bookies
+        shared = set(volatile.metadata.last_fragment.bookies)
+        first = next(b for b in persistent.metadata.last_fragment.bookies if b in shared)
+        victim = _bookie(cluster, first)
         cluster.kill(victim.index)
         killed_s = monotonic_s()
         yield KilledWhileWriting(
-            writer.ledger_id, victim.index, victim.bookie_id, numbers.acknowledged_count
+            persistent.ledger_id,
+            victim.index,
+            victim.bookie_id,
+            loads[0].acknowledged_count,
+            volatile.ledger_id,
+            loads[1].acknowledged_count,
         )
-        while len(client.get_ledger_metadata(writer.ledger_id).fragments) == 1:
-            numbers.append(BATCH_COUNT)
-            if monotonic_s() - killed_s > REPLACEMENT_TIMEOUT_S:
-                raise UnavailableError(
-                    f"bookie {victim.index} was not replaced within {REPLACEMENT_TIMEOUT_S:g} s"
-                )
+        seconds = [_until_replaced(client, load, victim, killed_s) for load in loads]
+        for load in loads:
+            load.append(PART_COUNT)
+            load.wait()
+    for writer, load, after_s in zip(writers, loads, seconds, strict=True):
+        reader = client.open_ledger(writer.ledger_id)
+        fragments = _fragments(cluster, reader.metadata)
+        yield BookieReplaced(writer.ledger_id, reader.metadata.ledger_type, after_s, fragments)
+        yield compared(reader, load.acknowledged_count)
+
+
+def _until_replaced(
+    client: Client, load: "_Numbers", victim: LocalBookie, killed_s: float
+) -> float:
+    """Append until another bookie has the place of the dead one; return the seconds since then.
+
+    Raises:
+        UnavailableError: none took it.
+    """
+    while True:
+        fragment = client.get_ledger_metadata(load.ledger_id).last_fragment
         seconds = monotonic_s() - killed_s
-        numbers.append(PART_COUNT)
-        numbers.wait()
-    reader = client.open_ledger(writer.ledger_id)
-    yield BookieReplaced(writer.ledger_id, seconds, _fragments(cluster, reader.metadata))
-    yield compared(reader, numbers.acknowledged_count)
+        if victim.bookie_id not in fragment.bookies:
+            return seconds
+        if seconds > REPLACEMENT_TIMEOUT_S:
+            raise UnavailableError(
+                f"bookie {victim.index} was not replaced within {REPLACEMENT_TIMEOUT_S:g} s"
+            )
+        load.append(BATCH_COUNT)
 
 
 def take_over(
@@ -156,6 +194,7 @@ class _Numbers:
 
     def __init__(self, writer: LedgerWriter, on_acknowledged: Callable[[int], None]) -> None:
         self._writer = writer
+        self.ledger_id = writer.ledger_id
         self._on_acknowledged = on_acknowledged
         self._futures: deque[Future[range]] = deque()
         self._appended_count = 0

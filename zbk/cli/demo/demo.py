@@ -66,7 +66,7 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
 
     Starts four bookies in a temporary folder, writes FILE into a ledger of each durability level,
     kills a bookie, restarts it, and compares what every bookie holds with the input. Then a bookie
-    dies while a ledger is written, a second client takes a ledger over from its writer, and
+    dies while two ledgers are written, a second client takes a ledger over from its writer, and
     autorecovery copies what the dead bookie held before another bookie is killed. The exit code is
     0 if everything is the same, 1 if not.
     """
@@ -174,12 +174,14 @@ def _lines(  # noqa: C901, PLR0912, PLR0915 - one case for each kind of step
                 f"{step.entry_count:,} entries, {rate}, {verdict_text(step.difference)}"
             )
         case failures.KilledWhileWriting():
-            yield f"\n6  A bookie dies while PD ledger {step.ledger_id} is written to three of four"
-            acknowledged = f"{step.entry_count:,} acknowledged entries"
-            yield f"   kill -9 of bookie {step.index} after {acknowledged}"
+            ledgers = f"{step.ledger_id} (PD) and {step.volatile_ledger_id} (VD)"
+            yield f"\n6  A bookie dies while ledgers {ledgers} are written"
+            counts = f"{step.entry_count:,} and {step.volatile_entry_count:,}"
+            yield f"   kill -9 of bookie {step.index} after {counts} acknowledged entries"
         case failures.BookieReplaced():
             after = f"{step.seconds * 1000:.0f} ms"
-            yield f"   another bookie took its place after {after}; the writer continued:"
+            name = f"{step.ledger_type} ledger {step.ledger_id}"
+            yield f"   {name}: another bookie took its place after {after}"
             for fragment in step.fragments:
                 entries = f"entries {fragment.first_entry_id:,} to {fragment.last_entry_id:,}"
                 yield f"   {entries} are on bookies {' '.join(map(str, fragment.indexes))}"

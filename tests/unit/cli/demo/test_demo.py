@@ -79,13 +79,16 @@ def test_a_story_that_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_acts_in_which_somebody_dies(capsys: pytest.CaptureFixture[str]) -> None:
     acts: list[Step] = [
-        KilledWhileWriting(2, 3, "b-3", 9_800),
+        KilledWhileWriting(2, 3, "b-3", 9_800, 4, 9_900),
         BookieReplaced(
             2,
+            PD,
             0.012,
             [FragmentShown(0, 10_099, [3, 0, 1]), FragmentShown(10_100, 20_399, [2, 0, 1])],
         ),
         Compared(2, 20_400, ""),
+        BookieReplaced(4, VD, 0.034, [FragmentShown(0, 20_399, [2, 0, 1])]),
+        Compared(4, 20_400, ""),
         TakenOver(3, 9_000, 9_600, "ledger 3 was fenced", 0.034),
         Compared(3, 9_600, ""),
     ]
@@ -94,13 +97,15 @@ def test_the_acts_in_which_somebody_dies(capsys: pytest.CaptureFixture[str]) -> 
 
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
-    assert "kill -9 of bookie 3 after 9,800 acknowledged entries" in text
-    assert "another bookie took its place after 12 ms" in text
+    assert "A bookie dies while ledgers 2 (PD) and 4 (VD) are written" in text
+    assert "kill -9 of bookie 3 after 9,800 and 9,900 acknowledged entries" in text
+    assert "PD_JOURNAL ledger 2: another bookie took its place after 12 ms" in text
+    assert "VD_JOURNAL ledger 4: another bookie took its place after 34 ms" in text
     assert "entries 0 to 10,099 are on bookies 3 0 1" in text
     assert "entries 10,100 to 20,399 are on bookies 2 0 1" in text
     assert "its first writer got:\n      ledger 3 was fenced" in text
     assert "9,000 entries were acknowledged to it, 9,600 are in the ledger" in text
-    assert "All 1,030,000 entries read back are what was written." in text
+    assert "All 1,050,400 entries read back are what was written." in text
 
 
 def test_the_act_in_which_autorecovery_repairs(capsys: pytest.CaptureFixture[str]) -> None:
