@@ -30,6 +30,7 @@
         * ``NoSuchPrincipalError``
         * ``NoSuchNamespaceError``
         * ``NamespaceDeniedError``       the principal may not create ledgers in a namespace
+        * ``NamespaceFullError``         a limit of a namespace is reached
         * ``PrincipalRequiredError``     a new ledger needs an owner, and the key has no principal
         * ``DataSetConflictError``       conflicts with another load, or with the schema
     * ``LedgerFencedError``              another client took the ledger over; stop writing
@@ -407,6 +408,18 @@ class NamespaceDeniedError(CallerError, code=145):
     )
     principal: str
     path: str
+
+
+class NamespaceFullError(CallerError, code=147):
+    """A limit of a namespace is reached: no ledger is created in it until others are deleted."""
+
+    text = (
+        "namespace {path!r} has {limit} {what}, as many as it may have: delete ledgers, or ask an "
+        "operator for `zbk namespace limit {path}`"
+    )
+    path: str
+    what: str
+    limit: int
 
 
 class PrincipalRequiredError(CallerError, code=146):

@@ -18,6 +18,7 @@ from tests.support.waiting import wait_until
 from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, info_request
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.namespace_usage import UsageStore
 from zbk.metadata.stores.connect import open_store
 from zbk.protocol.entry.digest import ledger_key
 from zbk.protocol.entry.words import LedgerType
@@ -277,6 +278,24 @@ def lone_ledger_in(client: zbk.Client, namespace: str) -> int:
     return client.reserve_ledger(
         ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, namespace=namespace
     )
+
+
+def test_a_full_namespace_takes_no_ledger_until_one_is_deleted(
+    cluster: LocalCluster, clients: dict[str, zbk.Client]
+) -> None:
+    store = open_store(cluster.metadata_uri)
+    try:
+        UsageStore(store).set_limits("sales", 2, 0)
+    finally:
+        store.close()
+    alice = clients["alice"]
+    first = lone_ledger_in(alice, "sales")
+    lone_ledger_in(alice, "sales/eu")
+
+    with pytest.raises(zbk.NamespaceFullError, match="zbk namespace limit sales"):
+        lone_ledger_in(alice, "sales")
+    alice.delete_ledger(first)
+    lone_ledger_in(alice, "sales")
 
 
 # ------------------------------------------------------------------ a stolen key

@@ -52,6 +52,7 @@ ARGUMENTS = {
     "principal rm": "gone",
     "principal grant": "gone operator",
     "namespace add": "/gone --grant *=read",
+    "namespace limit": "gone --ledgers 9",
     "namespace ls": "",
     "namespace show": "gone",
     "namespace rm": "gone",

@@ -73,6 +73,7 @@ def test_codes_never_change() -> None:
         "NoSuchNamespaceError": 144,
         "NamespaceDeniedError": 145,
         "PrincipalRequiredError": 146,
+        "NamespaceFullError": 147,
         "ArgumentValueError": 130,
         "ArgumentTypeError": 131,
         "LedgerFencedError": 200,

@@ -61,7 +61,7 @@ COMMANDS = commands_of(
         ),
         "namespace": (
             "namespace.group:namespace",
-            "Grant rights that count for many ledgers at once.",
+            "Grant rights that count for many ledgers at once, and limit those.",
         ),
         "inspect": ("inspect.group:inspect", "Print a bookie's files; change nothing."),
         "config": ("config.command:config", "Show, check and create configuration files."),

@@ -12,7 +12,7 @@ def version(output: Format) -> None:
     import platform
 
     import zbk
-    from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION
+    from zbk.protocol.ledger.formats import METADATA_FORMAT_VERSION
     from zbk.wire.messages import VERSION_MAX, VERSION_MIN
 
     print_object(

@@ -9,6 +9,7 @@
     /available/readonly/<bookie id>    BookieRegistration, ephemeral: serves what it has
     /principals                        Principals: whose keys the bookies accept
     /namespaces                        Namespaces: grants that count for many ledgers
+    /namespaces/<path, : for />        NamespaceUsage: limits, and what is used of them
     /grants                            AccessChanges: the ledgers whose grants changed last
     /ledgers/...                       LedgerMetadata, by layout, as below
     /logs/<name>                       LogHead: the id of the log that has this name

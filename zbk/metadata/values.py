@@ -30,7 +30,8 @@ import msgspec
 from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError, ZbkError
 from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.protocol.entry.digest import checksum
-from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION, LedgerMetadata
+from zbk.protocol.ledger.formats import METADATA_FORMAT_VERSION
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.security.credentials import BookieDoors
 from zbk.security.namespaces import Namespace
 from zbk.security.principals import Principal
@@ -148,6 +149,17 @@ class Namespaces(msgspec.Struct, frozen=True, kw_only=True):
     """``/namespaces``: all namespaces of the cluster, by path."""
 
     namespaces: tuple[Namespace, ...] = ()
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class NamespaceUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """``/namespaces/<path>``: limits of a namespace, and what its ledgers use of them."""
+
+    first_ledger_id: int  # ledgers with lower ids are not counted
+    ledger_count_max: int = 0  # 0: no limit
+    size_max: int = 0  # bytes of payload; 0: no limit
+    ledger_count: int = 0
+    size: int = 0  # of closed ledgers
     format_version: int = VALUE_FORMAT_VERSION
 
 

@@ -1,7 +1,8 @@
-"""Namespaces: paths that ledgers belong to, with grants and limits for all of them.
+"""Namespaces: paths that ledgers belong to, with grants for all of them.
 
 A ledger in ``orders/eu`` is subject to the records of ``orders`` and of ``orders/eu``, as far as
-they exist; one of them must. Limits count the ledgers of a record and those of all paths below.
+they exist; one of them must. Limits of ledgers and bytes are kept apart, because they change with
+each ledger (``zbk.metadata.records.namespace_usage``).
 
 Pure. The record is kept by ``zbk.metadata.records.namespaces``.
 """
@@ -26,6 +27,16 @@ NAMESPACE_COUNT_MAX: Final = 1_000
 """All namespaces are one record of the metadata store, which has less than a megabyte."""
 
 
+def parts_of(path: str) -> Sequence[str]:
+    """Return the paths of the namespaces that a ledger with a path belongs to, the shortest first.
+
+    >>> parts_of("orders/eu/2024")
+    ['orders', 'orders/eu', 'orders/eu/2024']
+    """
+    names = path.split("/")
+    return ["/".join(names[: count + 1]) for count in range(len(names))]
+
+
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one namespace."""
 
@@ -48,9 +59,7 @@ class NamespaceTable:
         >>> [one.path for one in table.chain("a/b/c")], [one.path for one in table.chain("ab")]
         (['a', 'a/b/c'], [])
         """
-        names = path.split("/")
-        paths = ("/".join(names[: count + 1]) for count in range(len(names)))
-        return [self._by_path[one] for one in paths if one in self._by_path]
+        return [self._by_path[one] for one in parts_of(path) if one in self._by_path]
 
     def grants(self, path: str) -> Sequence[Grants] | None:
         """Return the grants that count for a path; ``None``: the default one has no record."""

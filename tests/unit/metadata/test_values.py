@@ -25,6 +25,7 @@ from zbk.metadata.values import (
     LogHead,
     LostBookieDelay,
     Namespaces,
+    NamespaceUsage,
     StoredCookie,
     TaskLock,
     TaskProgress,
@@ -36,7 +37,8 @@ from zbk.protocol.dataset.dataset import DataSet, Load, LoadKind, LoadState, Ver
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
 from zbk.protocol.ledger.access import LedgerAccess, Right
-from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION, Fragment, LedgerMetadata
+from zbk.protocol.ledger.formats import METADATA_FORMAT_VERSION
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.repair.underreplicated import MissingReason, UnderreplicatedLedger
 from zbk.security.access_table import AccessChanges
@@ -162,6 +164,9 @@ VALUES: list[Any] = [
             Namespace(path="orders/eu"),
         )
     ),
+    NamespaceUsage(
+        first_ledger_id=7, ledger_count_max=9, size_max=2**40, ledger_count=3, size=2**33
+    ),
     AccessChanges(count=300, ledger_ids=(7, 2**40)),
     AuditCounter(count=3),
     LostBookieDelay(delay_ms=30_000),
@@ -272,6 +277,11 @@ GOLDEN = {
         "83aa6e616d657370616365739282a470617468a66f7264657273a66772616e747381a12a91a47265"
         "616482a470617468a96f72646572732f6575a66772616e747380ae666f726d61745f76657273696f"
         "6e01a8636865636b73756dcf43b5b29a70d9d196"
+    ),
+    "NamespaceUsage": (
+        "87af66697273745f6c65646765725f696407b06c65646765725f636f756e745f6d617809a873697a"
+        "655f6d6178cf0000010000000000ac6c65646765725f636f756e7403a473697a65cf000000020000"
+        "0000ae666f726d61745f76657273696f6e01a8636865636b73756dcf75e9290590ccb30b"
     ),
     "AccessChanges": (
         "84a5636f756e74cd012caa6c65646765725f6964739207cf0000010000000000ae666f726d61745f"

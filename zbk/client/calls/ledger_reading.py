@@ -111,8 +111,11 @@ class LedgerReadCalls(ClientConnection):
         """
         ledger_id = arguments.ledger_id(ledger_id)
         self.check_usable()
-        self._check_right(ledger_id, Right.DELETE)
-        self._ledgers.delete(ledger_id)
+        metadata = self._check_right(ledger_id, Right.DELETE)
+        if metadata is not None and metadata.access:
+            self._ledgers.delete_counted(ledger_id)
+        else:
+            self._ledgers.delete(ledger_id)
 
     def sync_ledger(self, ledger_id: int, password: bytes = b"") -> int:
         """Make the bookies of an open ledger fsync; return the last id that is durable.
@@ -165,16 +168,20 @@ class LedgerReadCalls(ClientConnection):
                 span.set("zbk.last_entry_id", metadata.last_entry_id)
         return self._reader(metadata, password)
 
-    def _check_right(self, ledger_id: int, right: Right) -> None:
-        """Check a right of a client with a key; a ledger with damaged metadata is an operator's."""
+    def _check_right(self, ledger_id: int, right: Right) -> LedgerMetadata | None:
+        """Check a right of a client with a key; return the metadata, if they were read.
+
+        A ledger with damaged metadata is an operator's.
+        """
         if not self._own.has_key:
-            return
+            return None
         try:
             metadata, _version = self._ledgers.read(ledger_id)
         except DamageError:
             self._own.check_damaged(ledger_id, right)
-        else:
-            self._own.check(metadata, right)
+            return None
+        self._own.check(metadata, right)
+        return metadata
 
     @contextmanager
     def _spanned(

@@ -48,6 +48,7 @@ class LedgerWriteCalls(ClientConnection):
             NoSuchNamespaceError, NamespaceDeniedError: there is no such namespace, or this client
                 may not create ledgers in it.
             PrincipalRequiredError: no principal has the key of this client.
+            NamespaceFullError: the namespace has as many ledgers or bytes as it may have.
         """
         plan = plan_ledger(options)
         self.check_usable()

@@ -138,7 +138,7 @@ class LedgerCreator:
         except ZbkError:
             for one in made:
                 with suppress(ZbkError):  # empty ledgers without a handle: recovery closes them
-                    self._ledgers.delete(one.ledger_id)
+                    self._ledgers.delete_counted(one.ledger_id)
             raise
         return made
 

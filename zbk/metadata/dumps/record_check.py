@@ -29,6 +29,7 @@ from zbk.metadata.values import (
     LogHead,
     LostBookieDelay,
     Namespaces,
+    NamespaceUsage,
     Principals,
     StoredCookie,
     decode,
@@ -52,6 +53,7 @@ _FIXED: Final[dict[str, type[msgspec.Struct]]] = {
     paths.AUDITOR_STATUS: AuditorStatus,
 }
 _BY_DEPTH: Final[dict[str, tuple[type[msgspec.Struct], ...]]] = {
+    paths.NAMESPACES: (NamespaceUsage,),
     paths.COOKIES: (StoredCookie,),
     paths.LOGS: (LogHead, LogMetadata),
     paths.DATA_SETS: (DataSetHead, DataSet, Load),

@@ -42,6 +42,7 @@ from zbk.metadata.paths import IDGEN, LEDGERS, ledger_id_of, ledger_path
 from zbk.metadata.records.compare_and_swap import CompareAndSwap, wait_s
 from zbk.metadata.records.instance import initialise, instance_id, not_initialised, read_layout
 from zbk.metadata.records.ledger_tree import count_tree, remove_empty_parents, walk_tree
+from zbk.metadata.records.namespace_usage import UsageStore
 from zbk.metadata.records.record_watch import watch_record
 from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import (
@@ -81,6 +82,7 @@ class LedgerStore:
     ) -> None:
         self._store = store
         self._swap = CompareAndSwap(store, pause)
+        self._usage = UsageStore(store)
         self._cached_layout: LedgerLayout | None = None
 
     def create(self, make: Callable[[int], LedgerMetadata]) -> tuple[LedgerMetadata, int]:
@@ -93,6 +95,7 @@ class LedgerStore:
             MetadataConflictError: too many other clients create ledgers at this moment.
             MetadataUnavailableError: the ledger may or may not exist.
             InvalidOptionError: the store holds no cluster.
+            NamespaceFullError: a limit of its namespace is reached.
         """
         return self.create_many(make, 1)[0]
 
@@ -116,7 +119,7 @@ class LedgerStore:
             advance = SetValue(IDGEN, _counter_value(first_id + count), counter.version)
             creates = [Create(path, encode(one)) for path, one in zip(paths, made, strict=True)]
             try:
-                self._store.multi([advance, *creates])
+                self._store.multi([advance, *creates, *self._usage.created(made)])
             except BadVersionError:  # another client took the id
                 return None
             except NoNodeError:
@@ -184,7 +187,9 @@ class LedgerStore:
                 return current, node.version
             check_transition(current, wanted)
             value = encode(wanted, write_token=uuid4().hex)
-            others = () if beside is None else beside(wanted)
+            others = [] if beside is None else [*beside(wanted)]
+            if wanted.is_closed and not current.is_closed:
+                others += self._usage.closed(wanted)
             is_made = self._swap.put(path, value, [SetValue(path, value, node.version), *others])
             return (wanted, node.version + 1) if is_made else None
 
@@ -200,6 +205,28 @@ class LedgerStore:
         path = self._path(ledger_id)
         if not self._swap.remove(path, [Delete(path)], DELETE_ATTEMPT_COUNT_MAX):
             raise NoSuchLedgerError(ledger_id)
+        self._tidy_up(path)
+
+    def delete_counted(self, ledger_id: int) -> None:
+        """Delete a ledger's metadata, and count it no longer in its namespace. As ``delete``.
+
+        Raises:
+            CorruptRecordError: the metadata are damaged.
+            MetadataConflictError: other clients were faster, many times in a row.
+        """
+        path = self._path(ledger_id)
+
+        def attempt() -> bool | None:
+            node = self._get(ledger_id)
+            changes = self._usage.deleted(self._decoded(ledger_id, node))
+            version = node.version if changes else None
+            steps: Sequence[Operation] = [Delete(path, version), *changes]
+            with suppress(BadVersionError):  # it was closed, or another ledger was counted
+                if self._swap.remove(path, steps, DELETE_ATTEMPT_COUNT_MAX):
+                    return True
+            return None  # if it is gone, the next attempt says so
+
+        self._swap.until_done(path, attempt)
         self._tidy_up(path)
 
     def next_ledger_id(self, *, is_fresh: bool = False) -> int:

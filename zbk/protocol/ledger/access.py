@@ -83,6 +83,16 @@ def check_access(access: LedgerAccess) -> str:
     return ""
 
 
+def problem_of_access(
+    before: LedgerAccess | msgspec.UnsetType, after: LedgerAccess | msgspec.UnsetType
+) -> str:
+    """Return what is wrong with a change of an access, or "": only its grants change."""
+    was, now = before or PLAIN, after or PLAIN
+    if (was.owner, was.namespace) != (now.owner, now.namespace):
+        return "its owner and its namespace never change"
+    return "its access is not lost" if before and not after else ""
+
+
 def check_namespace(path: str) -> str:
     """Return the path of a namespace.
 

@@ -30,32 +30,18 @@ import msgspec
 from zbk.errors import IllegalTransitionError
 from zbk.protocol.entry.digest import LEDGER_KEY_SIZE
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerState, LedgerType
-from zbk.protocol.ledger.access import PLAIN, Grants, LedgerAccess, check_access
+from zbk.protocol.ledger.access import (
+    PLAIN,
+    Grants,
+    LedgerAccess,
+    check_access,
+    problem_of_access,
+)
+from zbk.protocol.ledger.formats import PLAIN_FORMAT_VERSION, format_of
 from zbk.protocol.ledger.fragments import Fragment, are_cut, problem_of_change
 from zbk.protocol.ledger.quorum import Quorum
 
-__all__ = [
-    "METADATA_FORMAT_VERSION",
-    "PLAIN_FORMAT_VERSION",
-    "REPORTED_LAC_FORMAT_VERSION",
-    "Fragment",
-    "LedgerMetadata",
-    "check_transition",
-]
-
-METADATA_FORMAT_VERSION = 4
-"""The newest format that this zbk reads and writes.
-
-2 added ``ledger_key``: a zbk that knew only 1 would lose it with the next change. 3 added
-``reported_lac``: a zbk that knew only 2 would report a LAC without recording it. 4 added
-``access``: a zbk that knew only 3 would lose it with the next change.
-"""
-
-REPORTED_LAC_FORMAT_VERSION = 3
-"""The format of ledgers that have a ``reported_lac`` and no ``access``."""
-
-PLAIN_FORMAT_VERSION = 2
-"""The format of ledgers that have neither, so that older clients keep reading them."""
+__all__ = ["Fragment", "LedgerMetadata", "check_transition"]
 
 
 class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,12 +132,8 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
     def _access_problem(self) -> str:
-        if self.format_version != _format_of(self.format_version, self.reported_lac, self.access):
-            return (
-                f"a reported LAC belongs to metadata of format {REPORTED_LAC_FORMAT_VERSION} at "
-                f"least, and an access to format {METADATA_FORMAT_VERSION} only, not to format "
-                f"{self.format_version}"
-            )
+        if self.format_version != format_of(self.format_version, self.reported_lac, self.access):
+            return f"a reported LAC or an access does not belong to format {self.format_version}"
         return check_access(self.access) if isinstance(self.access, LedgerAccess) else ""
 
     def _key_problem(self) -> str:
@@ -339,17 +321,8 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         """Return the metadata with other fields, in the format that these need."""
         lac = fields.get("reported_lac", self.reported_lac)
         access = fields.get("access", self.access)
-        version = _format_of(self.format_version, lac, access)
+        version = format_of(self.format_version, lac, access)
         return msgspec.structs.replace(self, **fields, format_version=version)
-
-
-def _format_of(before: int, reported_lac: object, access: object) -> int:
-    """Return the lowest format that has these fields; an older one stays."""
-    if access is not msgspec.UNSET:
-        return METADATA_FORMAT_VERSION
-    if reported_lac is not msgspec.UNSET:
-        return REPORTED_LAC_FORMAT_VERSION
-    return min(before, PLAIN_FORMAT_VERSION)
 
 
 _FIXED = (
@@ -392,13 +365,15 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
     ):
         raise IllegalTransitionError(name, "the length before the last fragment never changes")
     _check_reported_lac(old, new, name)
-    _check_access(old, new, name)
     if old.has_writer != new.has_writer and (old.has_writer or new.state is not LedgerState.OPEN):
         raise IllegalTransitionError(name, "only an open ledger without a writer gets one, once")
-    if not are_cut(old.fragments, new.fragments, old.last_entry_id):
+    problem = problem_of_access(old.access, new.access)
+    if new.format_version != format_of(old.format_version, new.reported_lac, new.access):
+        problem = problem or "format_version never changes"
+    if not (problem or are_cut(old.fragments, new.fragments, old.last_entry_id)):
         problem = problem_of_change(old.fragments, new.fragments, (old.state, new.state))
-        if problem:
-            raise IllegalTransitionError(name, problem)
+    if problem:
+        raise IllegalTransitionError(name, problem)
 
 
 def _check_reported_lac(old: LedgerMetadata, new: LedgerMetadata, name: str) -> None:
@@ -419,12 +394,3 @@ def _check_reported_lac(old: LedgerMetadata, new: LedgerMetadata, name: str) -> 
             raise IllegalTransitionError(name, problem)
     elif isinstance(after, int) and (old.has_writer or after != NO_ENTRY):
         raise IllegalTransitionError(name, "a ledger records reported LACs from its first entry on")
-
-
-def _check_access(old: LedgerMetadata, new: LedgerMetadata, name: str) -> None:
-    """Check that only the grants of an access change, and the format only with its fields."""
-    was, now = old.known_access, new.known_access
-    if (was.owner, was.namespace) != (now.owner, now.namespace) or (old.access and not new.access):
-        raise IllegalTransitionError(name, "its owner and its namespace never change")
-    if new.format_version != _format_of(old.format_version, new.reported_lac, new.access):
-        raise IllegalTransitionError(name, "format_version never changes")

@@ -14,8 +14,8 @@ from zbk.protocol.ledger.access import (
     with_grant,
     without_grant,
 )
+from zbk.protocol.ledger.formats import METADATA_FORMAT_VERSION
 from zbk.protocol.ledger.metadata import (
-    METADATA_FORMAT_VERSION,
     LedgerMetadata,
     check_transition,
 )

@@ -8,8 +8,8 @@ import pytest
 
 from zbk.errors import IllegalTransitionError
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.formats import REPORTED_LAC_FORMAT_VERSION
 from zbk.protocol.ledger.metadata import (
-    REPORTED_LAC_FORMAT_VERSION,
     Fragment,
     LedgerMetadata,
     check_transition,
