@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zbk.admin.jobs import Jobs
+from zbk.audit.record import AuditRecord
+from zbk.audit.trail import AuditTrail, open_trail
 from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
 from zbk.errors import UnavailableError
 
@@ -58,6 +60,7 @@ class Cluster:
         self.jobs = Jobs()
         self._connect = connect or partial(_connect, security=security)
         self._open_connection = open_connection or partial(_open, security=security)
+        self._trail: AuditTrail | None = None
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._connection: ClusterConnection | None = None
@@ -86,6 +89,17 @@ class Cluster:
                 self._connection = self._open_connection(self.metadata)
             return self._connection
 
+    def audit(self, record: AuditRecord) -> None:
+        """Write a record into the audit log, if there is one. After ``close`` it does nothing."""
+        if not self.security.audit_log:
+            return
+        with self._lock:
+            if self._trail is None and not self._is_closed:
+                self._trail = open_trail(self.security, "admin API")
+            trail = self._trail
+        if trail is not None:
+            trail.note(record)
+
     @property
     def store(self) -> "MetadataStore":
         """Return the metadata store. Raises as ``client``."""
@@ -100,6 +114,9 @@ class Cluster:
                 if one is not None:
                     one.close()
             self._client = self._connection = None
+            trail, self._trail = self._trail, None
+        if trail is not None:
+            trail.close()
 
     def _check_open(self) -> None:
         if self._is_closed:

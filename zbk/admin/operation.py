@@ -138,6 +138,11 @@ class Operation(msgspec.Struct, frozen=True):
         return self.is_writing or self.method != "GET"
 
     @property
+    def reads_entries(self) -> bool:
+        """Return whether it shows payloads, which the audit log records."""
+        return self.path.endswith("/read")
+
+    @property
     def has_body(self) -> bool:
         """Return whether a request may have the parameters in a body."""
         return self.method != "GET"

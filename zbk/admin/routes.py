@@ -32,6 +32,7 @@ from zbk.admin.cluster import Cluster
 from zbk.admin.openapi import PATH, document
 from zbk.admin.operation import SECRET_HEADER, Operation
 from zbk.admin.operations import OPERATIONS
+from zbk.audit.record import AuditRecord
 from zbk.errors import (
     CallerError,
     DataSetConflictError,
@@ -102,21 +103,45 @@ class _Api:
         return refused or _Json(document())
 
     async def answer(self, operation: Operation, request: Request) -> Response:
+        response, given = await self._answer(operation, request)
+        is_refused = response.status_code in (401, 403)
+        if operation.is_action or operation.reads_entries or is_refused:
+            is_done = response.status_code < 400
+            ledger_id = given.get("ledger_id")
+            self._cluster.audit(
+                AuditRecord(
+                    action="admin",
+                    outcome="refused" if is_refused else "done" if is_done else "failed",
+                    address=f"{request.client.host}:{request.client.port}"
+                    if request.client
+                    else "",
+                    ledger_id=ledger_id if isinstance(ledger_id, int) else None,
+                    what=f"{operation.method} {operation.path}",
+                )
+            )
+        return response
+
+    async def _answer(
+        self, operation: Operation, request: Request
+    ) -> tuple[Response, Mapping[str, object]]:
+        """Return the response, and the parameters without secrets as far as they are known."""
         refused = self._refused(request)
         if refused is not None:
-            return refused
+            return refused, {}
         if operation.is_action and not self._access.has_actions:
-            return failure(403, "actions are not allowed: start the process with --allow-actions")
+            text = "actions are not allowed: start the process with --allow-actions"
+            return failure(403, text), {}
         limiter = self._limiter = self._limiter or anyio.CapacityLimiter(CALL_COUNT_MAX)
         if limiter.statistics().tasks_waiting >= WAITING_COUNT_MAX:
-            return failure(503, "too many calls wait")
+            return failure(503, "too many calls wait"), {}
+        arguments: dict[str, object] = {}
         try:
             arguments = operation.arguments(await _given(operation, request))
             found = await anyio.to_thread.run_sync(
                 operation.run, self._cluster, arguments, abandon_on_cancel=True, limiter=limiter
             )
         except ZbkError as error:
-            return failure(_status(error), str(error), error.code)
+            return failure(_status(error), str(error), error.code), arguments
         if operation.is_action:
             arguments.pop(operation.secret, None)
             LOG.info(
@@ -127,7 +152,7 @@ class _Api:
                 operation=operation.name,
                 given=arguments,
             )
-        return _Json(found)
+        return _Json(found), arguments
 
     def _refused(self, request: Request) -> Response | None:
         refusal = self._access.refusal(request.headers.get("authorization", ""))

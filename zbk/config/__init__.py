@@ -499,6 +499,18 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     insecure: Annotated[
         bool, Option("Let a bookie without a key listen to other machines. Anyone can use it.")
     ] = False
+    audit_log: Annotated[
+        str,
+        Option(
+            "File of the audit log: who did what, and who was refused. Empty: none.", unit="FILE"
+        ),
+    ] = ""
+    audit_file_size_max: Annotated[
+        int, Option("Size at which the audit log begins a new file.", 64 * KIB, 4 * GIB)
+    ] = 64 * MIB
+    audit_file_count: Annotated[
+        int, Option("Files of the audit log that are kept, with the one that is written.", 1, 1_000)
+    ] = 8
     metadata_user: MetadataUser = ""
     metadata_password_file: MetadataPasswordFile = ""
     metadata_auth: MetadataAuth = "digest"

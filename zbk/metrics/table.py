@@ -101,6 +101,12 @@ METRICS: Final = (
         "counter",
         "Connections to a bookie with a key that had none, or expected another key of it.",
     ),
+    Metric(
+        "zbk_audit_records_total",
+        "counter",
+        "Records of the audit log: written, suppressed as too many, or lost.",
+        labels={"result": ("written", "suppressed", "lost")},
+    ),
     Metric("zbk_bookie_messages_total", "counter", "Messages received."),
     Metric(
         "zbk_bookie_dropped_answers_total", "counter", "Answers whose client had gone meanwhile."

@@ -51,6 +51,19 @@ def end_connection(fd: int, cookie: int) -> None:
                 own.shutdown(socket.SHUT_RDWR)
 
 
+def peer_address(fd: int) -> str:
+    """Return the address of the peer of a connection, as host:port; "" if there is none."""
+    with _own(fd) as own:
+        found = None
+        if own is not None:
+            with suppress(OSError):
+                found = own.getpeername()
+    if not isinstance(found, tuple):
+        return ""
+    host = f"[{found[0]}]" if ":" in found[0] else found[0]
+    return f"{host}:{found[1]}"
+
+
 class TcpCounts(NamedTuple):
     """The kernel's counts of a connection, in bytes."""
 

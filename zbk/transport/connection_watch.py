@@ -158,6 +158,9 @@ class ConnectionWatch:
                     is_short = True
                 case _:  # a handshake failed: reported only while the front encrypts
                     self._peers.counts.handshake_failed_count += 1
+                    guard = self._ends.guard
+                    if guard is not None and guard.on_refused is not None:
+                        guard.on_refused("", "", "it has no key, or expects another of the bookie")
         if is_short:  # other parts of this process or machine have too many files open
             connections.no_descriptor(now_ms)
         for late in connections.take_late(now_ms):

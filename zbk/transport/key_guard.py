@@ -14,7 +14,8 @@ Decision: pyzmq's ``zmq.auth`` answers in a thread or an event loop of its own, 
 connection; this is the part of it that a bookie needs.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import zmq
 from zmq.utils import z85
@@ -34,6 +35,9 @@ ZAP_ENDPOINT: Final = "inproc://zeromq.zap.01"
 ZAP_VERSION: Final = b"1.0"
 ZAP_FRAME_COUNT: Final = 7  # of a request by CURVE
 KEY_SIZE: Final = 32
+OnRefused: TypeAlias = Callable[[str, str, str], None]
+"""Is told the key of a refused connection, its address and the reason; what is unknown is ""."""
+
 ANSWER_COUNT_MAX: Final = 64
 """Answers in one turn of the front; the next turn follows at once."""
 
@@ -50,6 +54,7 @@ class KeyGuard:
         self.keys = keys
         self._accepts_plain = accepts_plain
         self.refused_count = 0
+        self.on_refused: OnRefused | None = None
         self._refusals = ReportPace[tuple[str, str]](REPORT_MS)
         self._socket: zmq.Socket[bytes] = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -96,6 +101,8 @@ class KeyGuard:
             KeyRefusedError: it belongs to no principal, or no longer.
         """
         if not self.admits(key):
+            if self.on_refused is not None:
+                self.on_refused(key, "", "its HELLO has no key that is accepted")
             raise KeyRefusedError(bookie_id, refusal_of(key))
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
@@ -106,6 +113,8 @@ class KeyGuard:
         address = question[3].decode("ascii", "replace")[:80] if len(question) > 3 else ""
         self.refused_count += 1
         self._refusals.note((key or "none", address))
+        if self.on_refused is not None:
+            self.on_refused(key, address, "the key belongs to no principal")
         return [ZAP_VERSION, request_id, b"400", b"the key belongs to no principal", b"", b""]
 
 

@@ -54,7 +54,7 @@ from zbk.transport.frames import has_message, receive_message
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.inflow import InflowLimits
-from zbk.transport.key_guard import KeyGuard
+from zbk.transport.key_guard import KeyGuard, OnRefused
 from zbk.transport.peers import FrontCounts, PeerTable
 
 if TYPE_CHECKING:
@@ -260,6 +260,16 @@ class RouterFront:
             self._guard.keys = keys
             if not self._is_stopping:
                 self._ends.end_refused()
+
+    def when_refused(self, on_refused: OnRefused) -> None:
+        """Call a function for each refused connection, in the front's thread; before ``start``."""
+        if self._guard is not None:
+            self._guard.on_refused = on_refused
+
+    def principal_of(self, key: str) -> str:
+        """Return the name of the principal that a key belongs to; "" if there is none."""
+        found = None if self._guard is None else self._guard.keys.find(key)
+        return "" if found is None else found.name
 
     @property
     def key_counts(self) -> KeyCounts:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from zbk.audit.trail import AuditTrail, open_trail
 from zbk.config import BookieConfig, SecurityConfig
 from zbk.config.http_address import host_of, is_loopback
 from zbk.errors import InsecureBookieError
@@ -44,7 +45,7 @@ class BookieKey:
         """
         self._config = config
         self._is_open = not is_local(config.listen)  # other machines may reach it
-        self._secure_listen = security.secure_listen
+        self._security = security
         self._credentials = own_credentials(security)
         check_curve(self._credentials, libzmq)
         if self.is_insecure and not security.insecure:
@@ -95,7 +96,20 @@ class BookieKey:
         )
         host = host_of(self._config.listen)
         any_port = f"tcp://[{host}]:0" if ":" in host else f"tcp://{host}:0"
-        return FrontSecurity(pair, keys, self._secure_listen or any_port)
+        return FrontSecurity(pair, keys, self._security.secure_listen or any_port)
+
+    def open_trail(
+        self, bookie_id: str, at_end: Callable[[Callable[[], None]], None]
+    ) -> AuditTrail | None:
+        """Return the audit log of the bookie; ``None`` if the options name none.
+
+        Raises:
+            InvalidOptionError: its file cannot be written.
+        """
+        trail = open_trail(self._security, f"bookie {bookie_id}")
+        if trail is not None:
+            at_end(trail.close)
+        return trail
 
     def follow(
         self,

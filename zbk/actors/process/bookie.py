@@ -180,7 +180,8 @@ class Bookie:
             self._closing.append(lock.close)
         gate = self._gate = SpaceGate(cookie.bookie_id)
         registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
-        start = StartParts(store, registry, cookie, gate, note, key.front_security(store))
+        trail = key.open_trail(cookie.bookie_id, self._closing.append)
+        start = StartParts(store, registry, cookie, gate, note, key.front_security(store), trail)
         storage, history = self._open_storage(start)
         with failing(storage, self._config):
             history.claim()
@@ -295,6 +296,7 @@ class Bookie:
             self.losses,
             self._budget,
             start.security,
+            start.trail,
         )
         actors = BookieActors(parts, on_mode=self._on_mode, stop_bookie=self.fail)
         self._actors = actors

@@ -17,6 +17,7 @@ import pykka
 
 from zbk.actors.identity.losses import Losses
 from zbk.actors.process.bookie_access import access_table, follow_access
+from zbk.actors.process.bookie_audit import BookieAudit
 from zbk.actors.process.bookie_info import BookieStatus
 from zbk.actors.process.descriptor_budget import DescriptorBudget
 from zbk.actors.serve.access_gate import SetKeys
@@ -41,6 +42,7 @@ from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.actors.upkeep.preparer import PrepareDue, PreparerActor
 from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue, ScrubParts
 from zbk.actors.upkeep.waits import WaitPorts
+from zbk.audit.trail import AuditTrail
 from zbk.config import MESSAGE_OVERHEAD_SIZE, BookieConfig
 from zbk.config.units import MIB, parse_free
 from zbk.metadata.records.ledgers import LedgerStore
@@ -92,6 +94,7 @@ class BookieParts(msgspec.Struct, frozen=True):
     losses: Losses
     budget: DescriptorBudget
     security: FrontSecurity | None = None  # None: connections are not encrypted
+    trail: AuditTrail | None = None  # the audit log; None: there is none
 
 
 class BookieActors:
@@ -118,9 +121,13 @@ class BookieActors:
         self.front = self._front()
         self._access = access_table(parts.store, parts.security)
         self._ticker = Ticker("zbk-bookie-ticker")
+        trail = parts.trail
+        self.audit = None if trail is None else BookieAudit(trail.note, self.front)
         self.status = BookieStatus(
             parts.files, parts.config, parts.identity, self.front, parts.storage, parts.losses
         )
+        if trail is not None:
+            self.status.audit_counts = trail.counts
 
     def start(self, at_end: Callable[[Callable[[], None]], None]) -> None:
         """Start everything; the bookie serves clients when this returns.
@@ -224,6 +231,7 @@ class BookieActors:
             ticker=self._ticker,
             status=status.answer,
             access=self._access,
+            audit=self.audit,
         )
         return StorageActor.start(
             parts.storage,

@@ -12,6 +12,7 @@ from zbk.actors.upkeep.compaction_rounds import CompactionRounds
 from zbk.actors.upkeep.gc import GcAsked
 from zbk.actors.upkeep.scrub import ScrubAsked
 from zbk.actors.upkeep.scrub_status import scrub_status
+from zbk.audit.trail import AuditCounts
 from zbk.config import BookieConfig
 from zbk.protocol.upkeep.compaction import CompactionKind
 from zbk.storage.bookie_storage import BookieStorage
@@ -55,6 +56,7 @@ class BookieStatus:
         self.losses = losses
         self._started_ms = monotonic_ms()
         self.failed_directories = sorted(service_note(files, config).paths)
+        self.audit_counts = AuditCounts()  # of the audit log, if there is one
         self.actors: dict[str, Any] = {}  # by name, as ``BookieActors`` has them
         self.queues: Sequence[SyncQueue] = ()  # one for each journal
 

@@ -107,6 +107,9 @@ class BookieMetrics:
         samples.set("zbk_bookie_connections_ended_total", counts.ended_count)
         samples.set("zbk_bookie_messages_total", counts.message_count)
         samples.set("zbk_bookie_dropped_answers_total", counts.dropped_answer_count)
+        for result in ("written", "suppressed", "lost"):
+            count = getattr(self._status.audit_counts, result)
+            samples.set("zbk_audit_records_total", count, result)
         samples.set("zbk_bookie_insecure", self._registration.wanted.is_insecure is True)
         samples.set("zbk_bookie_keys_refused_total", self._front.key_counts.refused_count)
         samples.set("zbk_bookie_handshakes_failed_total", self._front.key_counts.failed_count)

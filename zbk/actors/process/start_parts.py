@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import msgspec
 
 from zbk.actors.space_gate import SpaceGate
+from zbk.audit.trail import AuditTrail
 from zbk.config import BookieConfig
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.stores.store import MetadataStore
@@ -28,6 +29,7 @@ class StartParts(msgspec.Struct, frozen=True):
     gate: SpaceGate
     note: ServiceNote  # of the directories out of service
     security: FrontSecurity | None  # None: connections are not encrypted
+    trail: AuditTrail | None  # None: there is no audit log
 
 
 def closed_storage(

@@ -77,7 +77,7 @@ class AddRequests:
         slot = self._gate.slot(inbound, request)
         if slot is None:
             return
-        self._admit(slot, request)
+        self._admit(inbound, slot, request)
         slot.stored.index.prepare(whole.entry_ids, is_admission=True)
         is_new = whole.first_entry_id > slot.last_entry_id
         batch = whole if is_new else self._part_to_store(slot, whole, request)
@@ -114,7 +114,7 @@ class AddRequests:
         slot = self._gate.slot(inbound, request)
         if slot is None:
             return
-        self._admit(slot, request)
+        self._admit(inbound, slot, request)
         self._record_lac(slot, request.lac)
         answer = self._turn.lac_answer(inbound, slot.ledger.recorded_lac)
         self._turn.answer_when_synced(slot, inbound, answer)  # at once if the LAC is synced already
@@ -192,19 +192,29 @@ class AddRequests:
         left_size = self._storage.journals.room_size - self._turn.waiting_size
         return leaves_room_for_fences(left_size, record_size)
 
-    def _admit(self, slot: LedgerSlot, request: Add | WriteLac) -> None:
+    def _admit(self, inbound: Inbound, slot: LedgerSlot, request: Add | WriteLac) -> None:
         """Admit a change of a ledger. A new ledger is known from now on."""
         ledger, key, kind = slot.ledger, request.ledger_key, request.ledger_type
         try:
             if isinstance(request, Add):
                 is_key_new = ledger.admit_add(key, kind, is_recovery=request.is_recovery)
+                if request.is_recovery:
+                    self._note_recovery(inbound, slot)
             else:
                 is_key_new = ledger.admit_lac(key, kind)
             if is_key_new:
                 self._turn.record(slot, self._ledgers.store_key(slot))
+                if self._turn.audit is not None:
+                    self._turn.audit.done("create", inbound, slot.ledger_id)
         except ZbkError:
             self._ledgers.drop_if_new(slot)
             raise
+
+    def _note_recovery(self, inbound: Inbound, slot: LedgerSlot) -> None:
+        """Record the first add of a recovery in the audit log."""
+        if self._turn.audit is not None and not slot.is_recovered:
+            slot.is_recovered = True
+            self._turn.audit.done("recovery", inbound, slot.ledger_id)
 
     def _record_lac(self, slot: LedgerSlot, lac: int) -> None:
         """Put a LAC on stable storage with this turn's ticket, if it is news."""

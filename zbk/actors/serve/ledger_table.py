@@ -36,6 +36,7 @@ class LedgerSlot:
     """One ledger in the table."""
 
     __slots__ = (
+        "is_recovered",
         "is_stored",
         "journal_no",
         "last_entry_id",
@@ -55,6 +56,7 @@ class LedgerSlot:
         is_stored: bool,
         journal_no: int,
     ) -> None:
+        self.is_recovered = False  # a recovery has added entries, since it is in memory
         self.ledger_id = ledger_id
         self.ledger = ledger
         self.stored = stored

@@ -1,7 +1,7 @@
 """The parts of a bookie around its storage actor, and the limits of what it serves."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -13,11 +13,25 @@ from zbk.actors.serve.ledger_table import LEDGER_COUNT_MAX
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.sync_queue import Send, SyncProgress
 from zbk.actors.space_gate import SpaceGate
+from zbk.errors import ZbkError
 from zbk.security.access_table import AccessTable
 from zbk.system.clock import monotonic_ms
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import CollectGarbage, GetBookieInfo, Message, Scrub
 
 StatusRequest: TypeAlias = GetBookieInfo | CollectGarbage | Scrub
+
+
+class Audit(Protocol):
+    """The audit log of the bookie."""
+
+    def done(
+        self, action: Literal["create", "fence", "recovery"], inbound: Inbound, ledger_id: int, /
+    ) -> None:
+        """Record what the client of a request has done to a ledger."""
+
+    def refused(self, inbound: Inbound, error: ZbkError, /) -> None:
+        """Record the refusal of a request, if it is about who asks."""
 
 
 class ServeParts(msgspec.Struct, frozen=True):
@@ -33,6 +47,7 @@ class ServeParts(msgspec.Struct, frozen=True):
     status: Callable[[StatusRequest], Message]
     now_ms: Callable[[], int] = monotonic_ms
     access: AccessTable | None = None  # None: no rights are enforced
+    audit: Audit | None = None
 
 
 class ServeLimits(msgspec.Struct, frozen=True):

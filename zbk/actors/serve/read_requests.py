@@ -192,6 +192,8 @@ class ReadRequests:
             self._turn.record(slot, FenceRecord(request.ledger_id))
             self._turn.ticket(slot).fenced.append(slot)
             self._watches.rise(slot)
+            if self._turn.audit is not None:
+                self._turn.audit.done("fence", inbound, request.ledger_id)
         return slot
 
 

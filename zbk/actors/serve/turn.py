@@ -78,6 +78,7 @@ class Turn:
         self._reader = parts.reader
         self._send = parts.send
         self._space = parts.space
+        self.audit = parts.audit
         self.incarnation = incarnation
         self.counts = AddCounts()
         self.refusals = Refusals()
@@ -123,6 +124,8 @@ class Turn:
             StorageFailedError: this error is no answer, and the bookie has to stop.
         """
         self.refusals.count(error)
+        if self.audit is not None:
+            self.audit.refused(inbound, error)
         return refusal_of(inbound, self.incarnation, answerable(error))
 
     def refuse(self, inbound: Inbound, error: ZbkError) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from zbk.metadata.values import BookieRegistration
 
 
+AUDIT_OPTIONS: Final = ("audit_log", "audit_file_size_max", "audit_file_count")
+
 LS_COLUMNS: Final = (
     "bookie_id", "address", "state", "security", "incarnation", "rack", "http", "started",
     "version",
@@ -63,7 +65,7 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     ("zbk bookie run --config /etc/zbk/bookie.toml", "as a service"),
     ("zbk bookie run ... --log-format json", "log lines for programs"),
 )
-@server_options(BookieConfig, ("key", "security", "secure_listen", "insecure"))
+@server_options(BookieConfig, ("key", "security", "secure_listen", "insecure", *AUDIT_OPTIONS))
 @click.option(
     "--wiped-on-purpose",
     is_flag=True,

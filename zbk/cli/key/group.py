@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from zbk.audit.record import key_id
+from zbk.cli.audit import audited
 from zbk.cli.command import command, commands_of, group
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_object, print_rows
@@ -38,7 +40,8 @@ def generate(name: str, folder: Path, output: Format) -> None:
     from zbk.transport.curve import new_pair
 
     pair = new_pair(name)
-    private, public = write_pair(folder, pair)
+    with audited("key", f"generate {name}, key {key_id(pair.public_key)}"):
+        private, public = write_pair(folder, pair)
     shown = {
         "name": name,
         "public_key": pair.public_key,

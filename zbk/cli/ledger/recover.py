@@ -2,6 +2,7 @@
 
 import click
 
+from zbk.cli.audit import audited
 from zbk.cli.command import command
 from zbk.cli.options import (
     cluster_options,
@@ -45,7 +46,10 @@ def recover(
 
     with session.open_client(metadata) as client:
         start_s = monotonic_s()
-        with client.recover_ledger(ledger_id, password, timeout=timeout_ms / 1000) as reader:
+        with (
+            audited("recovery", "zbk ledger recover", ledger_id=ledger_id),
+            client.recover_ledger(ledger_id, password, timeout=timeout_ms / 1000) as reader,
+        ):
             seconds = monotonic_s() - start_s
             found = reader.metadata
         task = client.get_underreplicated(ledger_id)

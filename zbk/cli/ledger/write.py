@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zbk.cli.audit import audited
 from zbk.cli.command import command
 from zbk.cli.confirmation import check_can_ask, is_confirmed, yes_option
 from zbk.cli.framing import framing_options, load_with_progress, open_payloads
@@ -208,7 +209,8 @@ def delete(
             end = "open" if found.last_entry_id is None else f"{found.last_entry_id + 1} entries"
             if not is_confirmed(f"Delete ledger {ledger_id} ({end})?", yes=yes):
                 return
-        client.delete_ledger(ledger_id)
+        with audited("delete", "zbk ledger delete", ledger_id=ledger_id):
+            client.delete_ledger(ledger_id)
     print_object({"ledger_id": ledger_id, "is_deleted": True}, output)
 
 

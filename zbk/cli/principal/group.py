@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zbk.audit.record import key_id
+from zbk.cli.audit import audited
 from zbk.cli.command import command, commands_of, group
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows
@@ -48,7 +50,8 @@ def add(name: str, key: str, roles: tuple[str, ...], metadata: str | None, outpu
     from zbk.security.principals import named, with_key
 
     public_key = _public_key(key)
-    with cluster_store(metadata) as store:
+    what = f"add {name}, key {key_id(public_key)}, roles {', '.join(roles) or 'none'}"
+    with cluster_store(metadata) as store, audited("principal", what):
         found = PrincipalStore(store).change(lambda now: with_key(now, name, public_key, roles))
     print_object(_row(named(found, name)), output)
 
@@ -81,7 +84,8 @@ def rm(name: str, key: str, metadata: str | None) -> None:
     from zbk.security.principals import without, without_key
 
     public_key = _public_key(key) if key else ""
-    with cluster_store(metadata) as store:
+    what = f"remove {name}, {f'key {key_id(public_key)}' if public_key else 'all keys'}"
+    with cluster_store(metadata) as store, audited("principal", what):
         PrincipalStore(store).change(
             lambda now: without_key(now, name, public_key) if public_key else without(now, name)
         )
@@ -104,7 +108,8 @@ def grant(
     from zbk.metadata.records.principals import PrincipalStore
     from zbk.security.principals import named, with_roles
 
-    with cluster_store(metadata) as store:
+    what = f"{'revoke' if revoke else 'grant'} {', '.join(roles)}: {name}"
+    with cluster_store(metadata) as store, audited("principal", what):
         found = PrincipalStore(store).change(
             lambda now: with_roles(now, name, roles, is_revoked=revoke)
         )

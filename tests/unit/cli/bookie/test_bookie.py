@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.cli import Run
 from zbk.cli.config_options import server_config
-from zbk.config import BookieConfig
+from zbk.config import BookieConfig, SecurityConfig
 from zbk.config.sources import convert
 from zbk.errors import InvalidOptionError
 
@@ -38,6 +38,11 @@ def test_the_defaults_in_the_help_are_what_one_may_type(run: Run) -> None:
     )
 
     typed = {name.replace("-", "_"): value for name, value in shown.items()}
+    of_security = {
+        name: typed.pop(name) for name in SecurityConfig.__struct_fields__ if name in typed
+    }
+    assert convert(SecurityConfig, of_security) == SecurityConfig()
+    assert of_security["audit_file_size_max"] == "64 MiB"
     assert convert(BookieConfig, typed) == BookieConfig()
     assert typed["journal_segment_size"] == "64 MiB"
     assert typed["checkpoint_interval_ms"] == "10s"

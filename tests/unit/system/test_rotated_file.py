@@ -1,0 +1,54 @@
+"""A file that is rotated by size, also by several processes."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from zbk.system.rotated_file import RotatedFile
+
+
+def test_full_files_move_on_and_the_oldest_goes(tmp_path: Path) -> None:
+    file = RotatedFile(tmp_path / "audit", size_max=10, file_count=3)
+    for number in range(5):
+        file.append(b"line %d\n" % number)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["audit", "audit.1", "audit.2"]
+    assert [(tmp_path / name).read_bytes() for name in ("audit.2", "audit.1", "audit")] == [
+        b"line 2\n",
+        b"line 3\n",
+        b"line 4\n",
+    ]
+    assert {one.stat().st_mode & 0o777 for one in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_lone_file_begins_again(tmp_path: Path) -> None:
+    file = RotatedFile(tmp_path / "audit", size_max=10, file_count=1)
+    for number in range(3):
+        file.append(b"line %d\n" % number)
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"line 2\n"]
+
+
+def test_writers_of_one_path_lose_no_line(tmp_path: Path) -> None:
+    def write(name: int) -> None:
+        file = RotatedFile(tmp_path / "audit", size_max=200, file_count=100)
+        for number in range(50):
+            file.append(b"%d %d\n" % (name, number))
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    lines = [line for one in tmp_path.iterdir() for line in one.read_text("ascii").splitlines()]
+    assert sorted(lines) == sorted(f"{name} {n}" for name in range(4) for n in range(50))
+
+
+def test_a_link_and_a_file_of_others_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "open").touch(mode=0o644)
+    (tmp_path / "open").chmod(0o644)
+    for name in ("link", "open", "gone/audit"):
+        with pytest.raises(OSError, match=name.partition("/")[0]) as caught:
+            RotatedFile(tmp_path / name, 10, 2).append(b"line\n")
+        assert caught.value.filename == str(tmp_path / name)
+    assert not (tmp_path / "elsewhere").exists()
