@@ -106,10 +106,10 @@ class _Check:
         path = node.path
         self._paths.add(path)
         name = path.rpartition("/")[2]
-        if path in _EMPTY:
-            return
         if path in _FIXED:
             self._fixed[path] = decode(_FIXED[path], node.value, path)
+        elif path in _EMPTY:
+            return
         elif path.startswith(f"{paths.LEDGERS}/"):
             if paths.is_ledger_name(name):
                 self._add_ledger(decode(LedgerMetadata, node.value, path), path)

@@ -19,11 +19,16 @@ from zbk.metadata.dumps.restore import restore
 from zbk.metadata.paths import IDGEN, INSTANCEID, cookie_path, ledger_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import initialise, instance_id
+from zbk.metadata.records.ledger_grants import LedgerGrants
+from zbk.metadata.records.namespace_usage import UsageStore
+from zbk.metadata.records.namespaces import NamespaceStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie, IdCounter, LedgerLayout, LogHead, encode
+from zbk.protocol.ledger.access import Right
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.repair.underreplicated import MissingReason
+from zbk.security.namespaces import Namespace
 
 LEDGER_COUNT = 300
 LAST_LEDGER = ledger_path(LEDGER_COUNT - 1, LedgerLayout.HIERARCHICAL)
@@ -47,6 +52,10 @@ def store() -> Iterator[MetadataStore]:
     log = LogMetadata(name="events", log_id="x", created_ms=1, ledger_ids=(3, 7))
     made.create("/logs/events", encode(LogHead(log_id="x")), make_parents=True)
     made.create("/logs/events/x", encode(log))
+    namespace = Namespace(path="orders/eu", grants={"*": (Right.READ,)})
+    NamespaceStore(made).change(lambda _none: (namespace,))
+    UsageStore(made).set_limits("orders/eu", 9, 0)
+    LedgerGrants(made).change(5, lambda _none: {"bob": (Right.APPEND,)})
     UnderreplicationStore(made).report(5, ["b1"], MissingReason.NOT_WRITTEN)
     made.create("/available/b1", b"a registration", is_ephemeral=True)
     yield made
@@ -161,6 +170,9 @@ def _set(path: str, value: bytes) -> Callable[[MetadataStore], object]:
 DAMAGE: list[tuple[Callable[[MetadataStore], object], str, str]] = [
     (lambda _store: None, "", ""),
     (_set(LAST_LEDGER, b"damage"), LAST_LEDGER, ""),
+    (_set("/namespaces", b"damage"), "/namespaces", ""),
+    (_set("/namespaces/orders:eu", b"damage"), "/namespaces/orders:eu", ""),
+    (_set("/grants", b"damage"), "/grants", ""),
     (_set(LAST_LEDGER, encode(metadata_maker()(4))), LAST_LEDGER, "belongs elsewhere"),
     (_set(IDGEN, encode(IdCounter(next_ledger_id=299))), LAST_LEDGER, "gives this id away again"),
     (lambda store: store.delete("/logs/events/x"), "/logs/events", "does not exist"),
