@@ -1,6 +1,6 @@
 """The survey of what is open: reads the metadata store, asks bookies' HTTP, looks at files.
 
-It changes nothing. In a large tree the first ``NODE_COUNT_MAX`` nodes are examined.
+It changes nothing. In a large tree the ``NODE_COUNT_MAX`` nodes nearest to the root are examined.
 """
 
 import os
@@ -31,7 +31,8 @@ from zbk.metadata.stores.zookeeper_address import is_zookeeper, parse_address
 from zbk.system.deadline import within
 from zbk.system.exposure import Exposure, exposures_of
 
-NODE_COUNT_MAX: Final = 100_000
+NODE_COUNT_MAX: Final = 10_000
+"""About 6 s on a server of the same machine."""
 STATE_PATH: Final = "/api/v1/bookie/state"
 
 

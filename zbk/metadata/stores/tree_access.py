@@ -9,6 +9,7 @@ found by the next pass.
 Any thread; calls block.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -63,19 +64,21 @@ class KindCount(msgspec.Struct, kw_only=True):
 
 
 def nodes_of(tree: Tree) -> Iterator[tuple[str, tuple[Grant, ...]]]:
-    """Yield all nodes with their access lists, parents first. Nodes may come and go meanwhile.
+    """Yield all nodes with their access lists, those near the root first.
+
+    Nodes may come and go meanwhile.
 
     Raises:
         MetadataAccessError: this process may not read all.
         MetadataUnavailableError: the store does not answer.
     """
-    waiting = ["/"]
+    waiting = deque(["/"])
     while waiting:
-        path = waiting.pop()
+        path = waiting.popleft()
         with suppress(NoNodeError):
             yield path, tree.grants(path)
             prefix = path.rstrip("/")
-            waiting += [f"{prefix}/{name}" for name in reversed(tree.children(path))]
+            waiting += [f"{prefix}/{name}" for name in tree.children(path)]
 
 
 def check_tree(tree: Tree, members: Members, node_count_max: int | None = None) -> list[KindCount]:
