@@ -25,9 +25,9 @@ def folder(
     line = running.stdout.readline()
     assert line, running.communicate()[1].decode()
     ready: dict[str, Any] = json.loads(line)
-    user = Shell(shell.home, {"ZBK_KEY": ready["key"], "ZBK_METADATA": ready["metadata"]})
-    user.run("ledger", "append", "-", stdin=b"one\n")
+    user = Shell(shell.home, ready["environment"] | {"ZBK_METADATA": ready["metadata"]})
     try:
+        user.run("ledger", "append", "-", stdin=b"one\n")
         yield data
     finally:
         running.send_signal(signal.SIGINT)

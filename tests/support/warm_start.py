@@ -142,7 +142,8 @@ class WarmPopen(_ColdPopen):  # type: ignore[type-arg]  # of bytes or of text, a
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *rest: Any) -> None:  # noqa: ANN401
         close_fds, pass_fds, cwd, env, _, _, shell, *pipes = rest[:13]
         environment = dict(os.environ if env is None else env)
-        is_special = executable or preexec_fn or pass_fds or shell or not close_fds
+        has_umask = rest[17] != -1
+        is_special = executable or preexec_fn or pass_fds or shell or has_umask or not close_fds
         words = [] if is_special else _words_of(args)
         has_session = bool(rest[18])
         is_module = words[:2] == [sys.executable, "-m"]

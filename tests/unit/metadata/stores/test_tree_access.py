@@ -11,7 +11,7 @@ class FakeTree:
     """A tree in memory. Nodes in ``vanishing`` go when they are examined."""
 
     def __init__(self, *paths: str, vanishing: tuple[str, ...] = ()) -> None:
-        self.lists = dict.fromkeys(("/", *paths), OPEN)
+        self.lists: dict[str, tuple[Grant, ...]] = dict.fromkeys(("/", *paths), OPEN)
         self.vanishing = vanishing
         self.own_identity = "sasl:me"
         self.members: Members | None = None
