@@ -9,6 +9,7 @@ import click
 
 from zbk.config import ClientConfig, SecurityConfig
 from zbk.config.sources import CONFIG_VARIABLE, build, convert, given_values, read_toml
+from zbk.system.core_dumps import forbid_core_dumps
 
 KEY_META: Final = "zbk.key"
 """The value of ``--key`` of the running command, in click's ``meta``."""
@@ -81,7 +82,8 @@ def own_security(
 ) -> SecurityConfig:
     """Return the key of this process from flags, ``--key``, the environment and a file.
 
-    The file is ``path``, else the one in ``$ZBK_CONFIG``.
+    The file is ``path``, else the one in ``$ZBK_CONFIG``. A process with a key leaves no core dump
+    from now on.
 
     Raises:
         InvalidOptionError: an option is unknown or out of its range.
@@ -89,7 +91,10 @@ def own_security(
     """
     table = read_tables(path or _default_path()).get("security", {})
     given = {"key": _key_flag()} | dict(flags or {})
-    return build(SecurityConfig, flags=given, environment=os.environ, table=table)
+    found = build(SecurityConfig, flags=given, environment=os.environ, table=table)
+    if found.key or found.metadata_password_file:
+        forbid_core_dumps()
+    return found
 
 
 def _default_path() -> Path | None:
