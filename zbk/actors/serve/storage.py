@@ -165,7 +165,6 @@ class StorageActor(LendingActor):
         self._access = (
             None if parts.access is None else AccessGate(parts.access, self._ledgers, self._gate)
         )
-        self._serve_one = self._on_request if self._access is None else self._on_checked_request
         self._adds = AddRequests(
             storage,
             self._ledgers,
@@ -309,9 +308,10 @@ class StorageActor(LendingActor):
         """Serve requests in one turn; then look up the ledgers that are new here."""
         turn = self._turn
         turn.begin(received_us)
+        serve_one = self._on_request if self._access is None else self._on_checked_request
         for inbound in inbounds:
             try:
-                self._serve_one(inbound)
+                serve_one(inbound)
             except ZbkError as error:
                 turn.refuse(inbound, error)
         self._watches.answer()  # a LAC must not follow a higher one that a sync now makes

@@ -368,10 +368,8 @@ def test_a_poll_whose_ledger_is_being_looked_up_tells_nothing_at_its_end(world: 
 
 def test_without_required_keys_there_is_no_gate() -> None:
     world = World(SimulatedDisk(), "/b")
-    actor = world.actor
 
-    assert actor._access is None
-    assert actor._serve_one == actor._on_request
+    assert world.actor._access is None
     world.say(*add(batch(0, [b"anyone's"])))
     world.settle()
     assert isinstance(world.answers[-1], AddAnswer)
