@@ -50,8 +50,8 @@ _WRITER_OPTIONS = {
 )
 @click.option(
     "--ledger-type",
-    type=click.Choice(["VD_JOURNAL", "PD_JOURNAL"], case_sensitive=False),
-    help="[default: VD_JOURNAL]",
+    type=click.Choice(["VD_BYPASS_JOURNAL", "VD_JOURNAL", "PD_JOURNAL"], case_sensitive=False),
+    help="[default: VD_BYPASS_JOURNAL]",
 )
 @click.option("--ensemble-size", metavar="N", type=click.IntRange(1), help="[default: 3]")
 @click.option("--write-quorum-size", metavar="N", type=click.IntRange(1), help="[default: 3]")

@@ -47,7 +47,7 @@ PARTITION_COUNT: Final = 8
 SMALL_ENTRY_SIZE: Final = 4 * 1024
 """Bytes of an entry in the comparison of VD and PD: small ones are expensive for PD."""
 
-TIMED_TYPES: Final = (zbk.LedgerType.VD_JOURNAL, zbk.LedgerType.PD_JOURNAL)
+TIMED_TYPES: Final = (zbk.LedgerType.VD_BYPASS_JOURNAL, zbk.LedgerType.PD_JOURNAL)
 TIMED_COUNT: Final = 2
 """Loads of each type, in turn; the faster one counts."""
 

@@ -106,7 +106,7 @@ class LedgerShape(msgspec.Struct, frozen=True, kw_only=True):
     ensemble_size: int = 3
     write_quorum_size: int = 3
     ack_quorum_size: int = 2
-    ledger_type: str = "VD_JOURNAL"
+    ledger_type: str = "VD_BYPASS_JOURNAL"
     digest_type: str = "XXH3"
 
     def keywords(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class Options:
             ensemble_size=self.number("ensembleSize", write_size),
             write_quorum_size=write_size,
             ack_quorum_size=self.number("ackQuorumSize", write_size // 2 + 1),
-            ledger_type=self.text("ledgerType", "VD_JOURNAL").upper(),
+            ledger_type=self.text("ledgerType", "VD_BYPASS_JOURNAL").upper(),
             digest_type=self.text("digestType", "XXH3").upper(),
         )
 

@@ -35,7 +35,7 @@ def write(stage: Stage) -> None:
     while not stage.is_over.is_set():
         number += 1
         ledger_type = stage.dice.choice((LedgerType.PD_JOURNAL, *LedgerType))
-        is_pd = ledger_type is LedgerType.PD_JOURNAL
+        is_pd = not ledger_type.is_volatile
         shape = stage.dice.choice(SHAPES) if is_pd else (3, 3, 2)
         begun = stage.recorder.begin("create")
         try:

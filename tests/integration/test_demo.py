@@ -24,10 +24,10 @@ def test_the_demo_ends_with_everything_the_same(shell: Shell) -> None:
 
     text = done.stdout.decode()
     assert done.stderr == b""
-    assert text.count("the same") == 11
+    assert text.count("the same") == 15
     assert re.search(r"ledgers to repair: [1-9]", text)
     assert re.search(r"ledgers to repair: 0\n +all \d+ have all of their copies again", text)
-    assert re.search(r"4  Crash: kill -9 of bookie \d", text)
+    assert re.search(r"5  Crash: kill -9 of bookie \d", text)
     for ledger_type in ("PD", "VD"):
         name = rf"{ledger_type}_JOURNAL ledger \d+"
         assert re.search(rf"{name}: another bookie took its place after \d+ ms", text)
@@ -47,11 +47,12 @@ def test_the_demo_runs_on_a_real_zookeeper_and_has_its_figures_in_json(shell: Sh
     steps = report["steps"]
     names = [step["step"] for step in steps]
     assert names == [
-        "ClusterStarted", "InputRead", "LedgerLoaded", "LedgerLoaded", "LedgerSynced",
-        "BookieKilled", "BookieRestarted", *["ReadBack"] * 6,
+        "ClusterStarted", "InputRead", "LedgerLoaded",
+        *["LedgerLoaded", "LedgerSynced"] * 2,
+        "BookieKilled", "BookieRestarted", *["ReadBack"] * 9,
         "KilledWhileWriting", *["BookieReplaced", "Compared"] * 2, "TakenOver", "Compared",
         "LostForGood", *["QueueLength"] * names.count("QueueLength"), "MadeWhole", "SecondLost",
-        "ReadBack", "ReadBack",
+        *["ReadBack"] * 3,
     ]  # fmt: skip
     queue = [step["task_count"] for step in steps if step["step"] == "QueueLength"]
     assert max(queue) > 0
@@ -60,8 +61,8 @@ def test_the_demo_runs_on_a_real_zookeeper_and_has_its_figures_in_json(shell: Sh
     loads = [step for step in steps if step["step"] == "LedgerLoaded"]
     assert {load["entry_count"] for load in loads} == {30_003}
     assert all(load["batch_latency"]["p99_ms"] > 0 for load in loads)
-    synced = next(step for step in steps if step["step"] == "LedgerSynced")
-    assert synced["lac_after"] == synced["lap"] == 30_002
+    for synced in (step for step in steps if step["step"] == "LedgerSynced"):
+        assert synced["lac_after"] == synced["lap"] == 30_002
     assert len({step["hash"] for step in steps if "hash" in step}) == 1
     taken = next(step for step in steps if step["step"] == "TakenOver")
     compared = [step for step in steps if step["step"] == "Compared"]

@@ -175,7 +175,7 @@ def test_appends_and_reads_move_the_metrics_of_load(client: zbk.Client) -> None:
         ) as ledger:
             ledger.append(ENTRY)  # the first one waits for a look at the metadata
             ledger.append_many([ENTRY] * 19).result()
-            if ledger_type is zbk.LedgerType.VD_JOURNAL:
+            if ledger_type.is_volatile:
                 ledger.sync()
         assert len(list(client.open_ledger(ledger.ledger_id).read(0, 19))) == 20
     wait_moved(url, before, BY_LOAD)

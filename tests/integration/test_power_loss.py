@@ -61,11 +61,12 @@ def test_what_a_persistent_ledger_acknowledged_outlives_the_power(
         assert [bytes(e.payload) for e in reader.read(0, COUNT - 1)] == payloads(0, COUNT - 1)
 
 
+@pytest.mark.parametrize("ledger_type", ["VD_JOURNAL", "VD_BYPASS_JOURNAL"])
 def test_what_a_volatile_ledger_synced_outlives_the_power_and_nothing_else_is_promised(
-    client: zbk.Client, cluster: ChaosCluster
+    client: zbk.Client, cluster: ChaosCluster, ledger_type: str
 ) -> None:
     """B24: bookies lost what they had acknowledged, and sync() knows it."""
-    ledger = client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
+    ledger = client.create_ledger(ledger_type=zbk.LedgerType(ledger_type))
     ledger.append_many(payloads(0, 99)).result(20)
     synced = ledger.sync()
     assert synced == 99

@@ -35,9 +35,11 @@ from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.losses import Losses
 from zbk.actors.messages import Answered, AskStorage
 from zbk.actors.serve.ledger_lookups import LedgerLookup, LookedUp, LookUp
+from zbk.actors.serve.log_syncs import LogsSynced, SyncLogs
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import Fetch, MovedEntries
-from zbk.actors.serve.storage import Requests, StorageMessage, WatchesDue
+from zbk.actors.serve.storage import StorageMessage, WatchesDue
+from zbk.actors.serve.storage_door import Requests
 from zbk.actors.serve.sync_queue import Synced
 from zbk.actors.space_gate import SpaceGate
 from zbk.config import BookieConfig
@@ -368,6 +370,7 @@ class SimulatedBookie:
             never_stops,
             moved,
         )
+        self._log_sync_actor = parts.log_sync_actor(Tell(self._logs_synced), never_stops)
         self._storage_actor = parts.storage_actor(
             storage,
             ServeParts(
@@ -375,6 +378,7 @@ class SimulatedBookie:
                 progresses=[one.progress for one in self._journals],
                 reader=Tell(self._fetch),
                 look_up=self._look_up,
+                sync_logs=self._sync_logs,
                 send=self.send,
                 space=space,
                 ticker=PollTicker(self),
@@ -537,6 +541,19 @@ class SimulatedBookie:
 
     def _looked_up(self, answer: LookedUp) -> None:
         self._guarded(self.tell_storage_actor, (answer,))
+
+    def _sync_logs(self, message: SyncLogs) -> None:
+        """Begin an fsync of entry logs; it covers what is written now."""
+        self.later(self.sync_us(), self._end_log_sync, message, self.disk.change_count)
+
+    def _end_log_sync(self, message: SyncLogs, mark: int) -> None:
+        self.kernel.sometimes["bookie: entry logs are synced for a ledger"] += 1
+        self.disk.sync_until = mark
+        self._log_sync_actor.handle(message)
+        self.disk.sync_until = None
+
+    def _logs_synced(self, message: LogsSynced) -> None:
+        self.later(10 + self.kernel.tape.draw(3) * 50, self.tell_storage_actor, message)
 
     def tell_synced(self, message: Synced) -> None:
         """Have the storage actor hear of a sync, some time later."""

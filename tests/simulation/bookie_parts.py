@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from tests.simulation.oracle import BookieOracle
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.serve.journal import JournalActor
+from zbk.actors.serve.log_sync import LogSyncActor
 from zbk.actors.serve.read import ReadActor
 from zbk.actors.serve.storage import StorageActor
 from zbk.actors.serve.sync_queue import (
@@ -113,6 +114,7 @@ class Parts:
     journal_actor: type[JournalActor] = JournalActor
     sync_queue: type[TimedSyncQueue] = TimedSyncQueue
     read_actor: type[ReadActor] = ReadActor
+    log_sync_actor: type[LogSyncActor] = LogSyncActor
     storage: type[BookieStorage] = BookieStorage
     limbo_recheck: type[LedgerRecheck] = LedgerRecheck
     is_cookie_checked = True

@@ -90,7 +90,7 @@ class SimulatedLogOwner:
     @property
     def is_volatile(self) -> bool:
         """True when its acknowledged entries are durable only after a sync."""
-        return self._ledger_type is LedgerType.VD_JOURNAL
+        return self._ledger_type.is_volatile
 
     # ------------------------------------------------------------------ the application
 

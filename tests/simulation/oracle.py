@@ -46,7 +46,7 @@ from zbk.protocol.entry.entry_batch import COUNT_MAX, sizes_from_wire
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal.record import EntriesRecord
+from zbk.storage.journal.record import EntriesRecord, SyncedEntriesRecord
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (
@@ -152,6 +152,9 @@ class BookieOracle:
             for record in group.records:
                 if isinstance(record, EntriesRecord):
                     self._durable[record.batch.ledger_id].update(record.batch.entry_ids)
+                elif isinstance(record, SyncedEntriesRecord):  # in entry logs, as a start will show
+                    ids = range(record.first_entry_id, record.last_entry_id + 1)
+                    self._durable[record.ledger_id].update(ids)
 
     def power_lost(self) -> None:
         """Forget what was promised for killed processes only."""

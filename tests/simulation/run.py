@@ -63,6 +63,7 @@ PD_QUORUMS: Final = (
     (1, 1, 1), (3, 2, 1), (4, 4, 3), (3, 3, 1),
 )  # fmt: skip
 VD_QUORUMS: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 1), (3, 3, 3), (4, 4, 3), (1, 1, 1))
+VD_TYPES: Final = (LedgerType.VD_JOURNAL, LedgerType.VD_BYPASS_JOURNAL)
 
 
 class Outcome(msgspec.Struct):
@@ -205,7 +206,8 @@ class Run:
     def _draw_ledger(self) -> tuple[Quorum, LedgerType]:
         tape = self._world.tape
         if tape.draw(3) == 2:
-            return Quorum(*tape.pick(VD_QUORUMS)), LedgerType.VD_JOURNAL
+            quorum = Quorum(*tape.pick(VD_QUORUMS))
+            return quorum, VD_TYPES[tape.aside(2, "bypass")]
         return Quorum(*tape.pick(PD_QUORUMS)), LedgerType.PD_JOURNAL
 
     def _create(
@@ -270,7 +272,7 @@ class Run:
         if is_followed:
             follower = SimulatedFollower(world, f"{name}.follower", ledger_id, self._tail_client)
             self._followers.append(follower)
-        is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
+        is_volatile = metadata.ledger_type.is_volatile
         has_close = plan.has_close or client is not None
         is_lossy = has_close and may_lose(ledger_id)  # it may drop what others made durable
         if is_volatile and not is_lossy and tape.aside(3):
@@ -295,7 +297,7 @@ class Run:
         world, tape = self._world, self._world.tape
         kind = LedgerType.PD_JOURNAL
         if tape.aside(4) == 1:
-            kind = LedgerType.VD_JOURNAL
+            kind = VD_TYPES[tape.aside(2, "bypass")]
             quorum = Quorum(quorum.write_size, quorum.write_size, quorum.ack_size)  # not striped
             world.sometimes["log: its ledgers are VD"] += 1
         for number in range(2 + tape.draw(2)):
@@ -424,7 +426,7 @@ class Run:
         Page caches were lost, and who still has the entry, or said so, cannot read it.
         """
         members = [self._world.bookie(b) for b in metadata.last_fragment.bookies]
-        is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
+        is_volatile = metadata.ledger_type.is_volatile
         return is_volatile and any(bookie.oracle.is_damaged for bookie in members)
 
     # ------------------------------------------------------------------ autorecovery

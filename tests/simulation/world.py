@@ -223,7 +223,7 @@ class World:
 
     def acknowledged(self, metadata: LedgerMetadata, first: int, count: int) -> None:
         """Note that entries of a VD ledger were acknowledged, and are where they should be."""
-        if metadata.ledger_type is not LedgerType.VD_JOURNAL:
+        if not metadata.ledger_type.is_volatile:
             return
         members = [self.bookie(b).oracle for b in metadata.last_fragment.bookies]
         for entry_id in range(first, first + count):

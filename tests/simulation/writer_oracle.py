@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.simulation.world import World
-from zbk.protocol.entry.words import NO_ENTRY, LedgerState, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.writer import WriterCore
 
@@ -80,7 +80,7 @@ class WriterOracle:
         if start != max(path.lac, reported_lac) + 1:
             told = f"entries up to {path.lac} are durable, others reported {reported_lac}"
             self._world.violated("I22", f"{text}, {told}")
-        if self._current().ledger_type is not LedgerType.VD_JOURNAL:
+        if not self._current().ledger_type.is_volatile:
             if start != path.last_acked_id + 1:
                 acked_id = path.last_acked_id
                 self._world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
@@ -102,7 +102,7 @@ class WriterOracle:
 
         Of a VD ledger others can sync, and read, whatever was sent.
         """
-        is_volatile = self._current().ledger_type is LedgerType.VD_JOURNAL
+        is_volatile = self._current().ledger_type.is_volatile
         if is_volatile and self.told_id <= last_entry_id < self._sent_id and not self._accepts_loss:
             text = f"ledger {self._ledger_id} is closed at {last_entry_id}"
             self._world.violated("I37", f"{text}, entries up to {self._sent_id} were sent")

@@ -152,7 +152,7 @@ def test_another_schema_is_refused_before_any_data_moves(events: DataSetName) ->
         ({"ensembleSize": "3", "writeQuorumSize": "2"}, "cannot be striped"),
         ({"ackQuorumSize": "4"}, "ack quorum size >= 1, got 3, 3, 4"),
         ({"ensembleSize": "9"}, "need 9 bookies, have 3"),
-        ({"ledgerType": "MEMORY"}, "is none of PD_JOURNAL, VD_JOURNAL"),
+        ({"ledgerType": "MEMORY"}, "is none of PD_JOURNAL, VD_JOURNAL, VD_BYPASS_JOURNAL"),
         ({"digestType": "MD5"}, "is none of"),
         ({"digestType": "MAC"}, "digest_type='MAC': needs a password"),
         ({"dataset": "other"}, "which one is it?"),

@@ -97,7 +97,7 @@ def test_every_comparison_is_of_aggregates_and_of_all_rows(story: list[Step]) ->
 def test_vd_and_pd_are_timed_on_the_same_small_entries(story: list[Step]) -> None:
     timed = [step for step in story if isinstance(step, Timed)]
 
-    assert {step.ledger_type for step in timed} == {"PD_JOURNAL", "VD_JOURNAL"}
+    assert {step.ledger_type for step in timed} == {"PD_JOURNAL", "VD_BYPASS_JOURNAL"}
     assert {(step.row_count, step.entry_count) for step in timed} == {
         (ROW_COUNT, timed[0].entry_count)
     }

@@ -89,7 +89,7 @@ class LedgerCase:
     @property
     def is_pd(self) -> bool:
         """True unless the metadata says that acks come before fsync."""
-        return not self.versions or self.ledger_type is not LedgerType.VD_JOURNAL
+        return not self.versions or not self.ledger_type.is_volatile
 
     @property
     def ledger_type(self) -> LedgerType:

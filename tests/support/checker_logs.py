@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from tests.support.checker import Violation
 from tests.support.history import FAILED_FSYNC, POWER_LOSS, Event, History, LogVersion
-from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY
 
 
 def check_logs(history: History) -> Iterator[Violation]:
@@ -28,7 +28,7 @@ def check_logs(history: History) -> Iterator[Violation]:
     volatile: set[int] = set()
     if any(e.call in (POWER_LOSS, FAILED_FSYNC) for e in history):
         kinds = ((v.ledger_id, v.metadata.ledger_type) for v in history.metadata.ledgers)
-        volatile = {i for i, kind in kinds if kind is LedgerType.VD_JOURNAL}
+        volatile = {i for i, kind in kinds if kind.is_volatile}
     syncs = [e for e in history if e.call == "sync" and e.kind == "ok"] if volatile else []
     for log in sorted(versions):
         case = _LogCase(log, versions[log], events[log])

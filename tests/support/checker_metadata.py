@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tests.support.checker import LedgerCase, Violation
 from tests.support.history import MetadataVersion
-from zbk.protocol.entry.words import NO_ENTRY, LedgerState, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 
 _FIXED = (
@@ -49,7 +49,7 @@ def _problem_of(metadata: LedgerMetadata) -> str:
     for fragment in metadata.fragments:
         if len(set(fragment.bookies)) != metadata.ensemble_size:
             return f"not {metadata.ensemble_size} different bookies: {fragment.bookies}"
-    is_vd = metadata.ledger_type is LedgerType.VD_JOURNAL
+    is_vd = metadata.ledger_type.is_volatile
     if is_vd and metadata.ensemble_size != metadata.write_quorum_size:
         return "a VD ledger is striped"
     return ""

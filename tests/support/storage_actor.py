@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from zbk.actors.messages import AskStorage
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
+from zbk.actors.serve.log_syncs import LogsSynced, SyncLogs
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import Fetch, MovedEntries, ReadActor
-from zbk.actors.serve.storage import Requests, StorageActor, StorageDoor, StorageMessage
+from zbk.actors.serve.storage import StorageActor, StorageMessage
+from zbk.actors.serve.storage_door import Requests, StorageDoor
 from zbk.actors.serve.sync_queue import (
     AppendGroup,
     Synced,
@@ -20,7 +23,7 @@ from zbk.protocol.entry.entry import encode_entries, entry_size
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
 from zbk.security.access_table import AccessTable
-from zbk.storage.bookie_storage import BookieStorage, StorageLimits
+from zbk.storage.bookie_storage import BookieStorage, EndCheckpoint, StorageLimits
 from zbk.system.files import FileSystem
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.peers import Peer
@@ -111,6 +114,7 @@ class World:
         self.fetches: list[Fetch] = []
         self.failures: list[BaseException] = []
         self.lookups = FakeLookups()
+        self.log_syncs: list[SyncLogs] = []  # that the actor asked for
         self._kinds: dict[int, LedgerType] = {}  # that requests said
         self._number = 0
         self._written: list[AppendGroup] = []
@@ -126,6 +130,7 @@ class World:
                 progresses=[self.progress],
                 reader=_Tell(self.fetches),
                 look_up=self.lookups.ask,
+                sync_logs=lambda one: self.log_syncs.append(one),  # noqa: PLW0108 - the list is replaced
                 send=self._send,
                 space=self.space,
                 ticker=self.ticker,
@@ -190,6 +195,16 @@ class World:
         self._written += groups
 
     def synced(self) -> None:
+        """Make everything durable that is written: in entry logs, as a checkpoint, and journal."""
+        if self.actor.unsynced(0):
+            begun = self.storage.begin_checkpoint()
+            begun.run()
+            self.tell(AskStorage(EndCheckpoint(self.storage, begun)))
+            self.sync_logs()
+            self.written()
+        self.synced_journal()
+
+    def synced_journal(self) -> None:
         """Do what the sync queue does: sync what is written, and tell everybody."""
         groups, self._written = self._written, []
         self.storage.journal.sync()
@@ -203,6 +218,18 @@ class World:
         is_news = any(group.is_sync_news for group in groups)
         if is_news or progress.is_watched or progress.is_awaited:
             self.tell(Synced(groups[-1].ticket))
+
+    def sync_logs(self) -> None:
+        """Do what the log sync actor does."""
+        asked, self.log_syncs = self.log_syncs, []
+        for one in asked:
+            one.sync.run()
+            self.tell(LogsSynced(one.directory_no))
+
+    def settle_journal(self) -> None:
+        """Write and sync the journal alone."""
+        self.written()
+        self.synced_journal()
 
     def settle(self) -> None:
         """Write and sync everything, and answer the reads."""

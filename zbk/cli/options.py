@@ -14,7 +14,11 @@ from zbk.protocol.entry.words import LEDGER_ID_MAX
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Decorator = Callable[[FunctionT], FunctionT]
 
-LEDGER_TYPES = {"pd": "PD_JOURNAL", "vd": "VD_JOURNAL"}
+LEDGER_TYPES = {
+    "pd": "PD_JOURNAL",
+    "vd": "VD_JOURNAL",
+    "vd-bypass": "VD_BYPASS_JOURNAL",
+}
 
 
 # ------------------------------------------------------------------ kinds of options

@@ -44,7 +44,7 @@ REPLICA_TIMEOUT_S: Final = 30.0
 """Time for the slowest bookie to store the entries that the other two acknowledged."""
 
 ENTRY_OVERHEAD_SIZE: Final = 96  # bytes of an entry beside its payload: header, record, index
-COPY_COUNT: Final = 12  # two ledgers, three replicas, journal and entry log
+COPY_COUNT: Final = 15  # three ledgers, three replicas, journal and entry log but for one
 RESERVE_SIZE: Final = 512 * 1024 * 1024  # preallocated journals, metadata, logs
 
 
@@ -228,7 +228,7 @@ def _load(
         yield LedgerLoaded(
             writer.ledger_id, ledger_type, loaded, writer.last_add_pushed, lac_before
         )
-        if ledger_type is not LedgerType.PD_JOURNAL:
+        if ledger_type.is_volatile:
             lac_before = writer.last_add_confirmed
             started_s = monotonic_s()
             lac_after = writer.sync()

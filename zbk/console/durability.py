@@ -22,7 +22,6 @@ from zbk.console.ledger_pages import Asked, bookie_row, ledger_id_in, ledger_inf
 from zbk.errors import DamageError, NoSuchLedgerError, ZbkError
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX
 from zbk.health.unsynced_ledgers import unsynced_in_cluster
-from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.deadline import within
 from zbk.wire.messages import LedgerInfo
@@ -52,7 +51,7 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
                 ledger, _version = connection.ledgers.read(ledger_id)
             except (NoSuchLedgerError, DamageError):
                 continue
-            if not ledger.is_closed and ledger.ledger_type is LedgerType.VD_JOURNAL:
+            if not ledger.is_closed and ledger.ledger_type.is_volatile:
                 found.append(ledger)
         rows = _rows(collector, found, registered)
     facts = collector.facts

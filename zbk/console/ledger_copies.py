@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from zbk.protocol.entry.spans import Span, covering
-from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.holdings import HoldingsComparison
 from zbk.protocol.repair.underreplicated import RANGES_COUNT_MAX
@@ -65,7 +64,7 @@ def copies_at(
 
     ``info`` is its answer from the first entry of the window on.
     """
-    is_vd = found.ledger_type is LedgerType.VD_JOURNAL and not found.is_closed
+    is_vd = found.ledger_type.is_volatile and not found.is_closed
     states = []
     for entry_id in range(window[0], window[1] + 1):
         fragment, end = found.fragment_of(entry_id)

@@ -219,7 +219,7 @@ def bookie_row(
     is_registered: bool,
 ) -> dict[str, Any]:
     """Return what a bookie holds of a ledger, from its answer; ``None``: there was none."""
-    is_vd = found.ledger_type is LedgerType.VD_JOURNAL
+    is_vd = found.ledger_type.is_volatile
     info = answer if isinstance(answer, LedgerInfo) and answer.is_known else None
     why = "" if info else "not registered" if not is_registered else "no answer"
     if isinstance(answer, ZbkError):

@@ -220,6 +220,11 @@ class BookieLedger:
         assert self._level is not None, "the add was admitted"
         return "sync" if is_recovery else self._level.acknowledges_after
 
+    def is_journaled(self, *, is_recovery: bool) -> bool:
+        """Return whether an admitted add goes to the journal. Recovery adds do at every level."""
+        assert self._level is not None, "the add was admitted"
+        return is_recovery or self._level.is_journaled
+
     def fence(self, ledger_key: bytes, ledger_type: LedgerType) -> tuple[bool, bool]:
         """Admit a fence; return whether a key record, and a fence record, must be written.
 

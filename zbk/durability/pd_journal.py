@@ -43,6 +43,7 @@ class PdJournal:
     """Persistent durability, through the journal."""
 
     acknowledges_after: Literal["sync"] = "sync"
+    is_journaled = True
     has_sync_cursor = False
     restart_revokes_acks = False  # acknowledged entries are on its disk
 

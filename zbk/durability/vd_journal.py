@@ -55,6 +55,7 @@ class VdJournal:
     """Volatile durability, through the journal."""
 
     acknowledges_after: Literal["write"] = "write"
+    is_journaled = True
     has_sync_cursor = True
     restart_revokes_acks = True
 
@@ -66,7 +67,7 @@ class VdJournal:
         """
         if quorum.is_striped:
             raise UnsupportedLedgerError(
-                "a VD_JOURNAL ledger cannot be striped: ensemble size "
+                "a VD ledger cannot be striped: ensemble size "
                 f"{quorum.ensemble_size} must equal write quorum size {quorum.write_size}"
             )
 

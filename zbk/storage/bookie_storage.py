@@ -42,10 +42,12 @@ from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.directory.disk_reserve import DiskReserve
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.entry_logs.entry_log import LOG_SIZE
 from zbk.storage.entry_logs.entry_reader import Resolved
 from zbk.storage.gc.garbage import Garbage
+from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE
 from zbk.storage.journal.journal import SEGMENT_SIZE, Journal
 from zbk.storage.journal.journals import Journals
@@ -56,7 +58,11 @@ from zbk.storage.replay import Replayer
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers, ask_nobody
+from zbk.storage.unjournaled import Promised
+from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
+
+LOG = EventLog(__name__)
 
 LEDGERS_AT_START_MAX: Final = 1_000
 """Index files that a start writes before it serves. If there are more, the synced journal keeps
@@ -89,7 +95,7 @@ class Recovery(msgspec.Struct, frozen=True):
     """Report of ``open``."""
 
     record_count: int  # journal records replayed
-    entry_count: int  # of these, entries that had to be stored again
+    entry_count: int  # entries that had to be stored again, or whose places were found again
     orphan_count: int  # records of ledgers that were deleted
     cut_record_count: int  # whole records of the journal's torn tail, none of them ever promised
     index_file_count: int  # index files that a crash in the middle of a flush had left half done
@@ -178,6 +184,11 @@ class BookieStorage:
         replayer = Replayer(self.homes, self.is_deleted, self.limbo, ask_others)
         results = self.journals.open(self._positions(), replayer.apply)
         replayer.finish()
+        entry_count = replayer.entry_count
+        for one in self.directories:
+            with self.guard(one.path, "open"):
+                entry_count += one.find_unjournaled(self.is_deleted)
+        self._note_broken_promises(replayer.promised)
         checkpoint = self.begin_checkpoint()
         if checkpoint.ledger_count <= LEDGERS_AT_START_MAX:
             with suppress(NoSpaceError):  # the journal has all of it, synced
@@ -185,7 +196,7 @@ class BookieStorage:
                 self.end_checkpoint(checkpoint)
         return Recovery(
             sum(one.record_count for one in results),
-            replayer.entry_count,
+            entry_count,
             replayer.orphan_count,
             sum(one.cut_record_count for one in results),
             index_file_count,
@@ -285,6 +296,11 @@ class BookieStorage:
         """True when so much of the index has changed that a flush should not wait."""
         return any(one.cache.is_flush_due for one in self.directories)
 
+    @property
+    def unjournaled_size(self) -> int:
+        """Bytes of entries since the start that went to entry logs only. Any thread."""
+        return sum(one.unjournaled_size for one in self.directories)
+
     def sync_logs_ahead(self) -> None:
         """Write in advance much of what a checkpoint will sync. Any thread, one at a time.
 
@@ -325,6 +341,24 @@ class BookieStorage:
             one.cache.end_flush(flush.flush)
 
     # ------------------------------------------------------------------ private
+
+    def _note_broken_promises(self, promised: Promised) -> None:
+        """Put ledgers in limbo that lack entries which only the entry logs had, synced."""
+
+        def index_of(ledger_id: int) -> IndexHandle | None:
+            is_here = not self.is_deleted(ledger_id) and self.homes.info(ledger_id) is not None
+            return self.homes.ledger(ledger_id).index if is_here else None
+
+        lost = list(promised.lost(index_of))
+        if lost:
+            self.limbo.note_lost_indexes(LedgerRanges().with_ids(lost))
+            LOG.error(
+                "storage.synced_entries_lost",
+                "%(ledger_count)d ledgers, %(ledger_id)d among them, lack entries that were synced "
+                "in entry logs: these ledgers are in limbo until they are compared with peers",
+                ledger_count=len(lost),
+                ledger_id=lost[0],
+            )
 
     def _positions(self) -> tuple[JournalPosition, ...]:
         """Return where replay begins in each journal, by number: all directories are past it."""

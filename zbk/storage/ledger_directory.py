@@ -16,7 +16,7 @@ Source: the seed, section Data management; BookKeeper's ``InterleavedLedgerStora
 all directories.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 import msgspec
@@ -55,6 +55,7 @@ from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.storage.tools.reindex import Reindex
+from zbk.storage.unjournaled import UnjournaledScan
 from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
 
@@ -130,6 +131,8 @@ class LedgerDirectory:
         self.scrub = ScrubView(parts)
         self.copies = StoredCopies(self.logs.read, owner)
         self._turn_drop_count = -1
+        self.unjournaled_size = 0  # bytes of entries that went to an entry log only
+        self._indexed_sizes: Mapping[int, int] = {}  # bytes of logs that the index on disk covers
 
     def open(self, journal_count: int, limbo: LimboFile, ask_others: AskOthers) -> int:
         """Finish an interrupted flush; return the number of index files that it touched.
@@ -157,6 +160,7 @@ class LedgerDirectory:
         # outlive them
         self._files.sync_dir(self.path)
         self._remove_short(lost, limbo)
+        self._indexed_sizes = lost.known_sizes
         index_file_count = self.cache.open()
         self._find_again(lost, limbo, ask_others)
         if not lost.census_fault:
@@ -166,6 +170,22 @@ class LedgerDirectory:
         self.scrub.lost_logs = {one.log_id: one.size or 0 for one in lost.logs}
         self.garbage.finish()
         return index_file_count
+
+    def find_unjournaled(self, is_deleted: Callable[[int], bool]) -> int:
+        """Index the entries that only the entry logs have; return their number. After the replay.
+
+        Raises:
+            CorruptRecordError: the index of a ledger is damaged.
+            OSError: an fsync failed.
+        """
+        return UnjournaledScan(
+            self._files,
+            f"{self.path}/logs",
+            owner=self._owner,
+            cache=self.cache,
+            known_sizes=self._indexed_sizes,
+            is_deleted=is_deleted,
+        ).run()
 
     def _remove_short(self, lost: LostFiles, limbo: LimboFile) -> None:
         """Remove index files that end inside their header: they have no content."""

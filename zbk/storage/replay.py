@@ -23,12 +23,14 @@ from zbk.storage.journal.record import (
     FenceRecord,
     JournalRecord,
     LedgerKeyRecord,
+    SyncedEntriesRecord,
     SyncedRecord,
 )
 from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.storage.ledger_homes import LedgerHomes
 from zbk.storage.stored_ledger import Presence, StoredLedger
 from zbk.storage.tools.rebuild_sources import AskOthers
+from zbk.storage.unjournaled import Promised
 
 GROUP_COUNT_MAX: Final = 512  # batches stored together
 GROUP_SIZE_MAX: Final = 4 * 1024 * 1024  # bytes of them, and one more batch
@@ -69,12 +71,13 @@ class Replayer:
         self._ask_others = ask_others
         self.entry_count = 0  # stored again
         self.orphan_count = 0  # records of ledgers that the bookie does not have
+        self.promised = Promised()  # entries that only the entry logs have
         self._known: dict[int, StoredLedger] = {}  # none of them goes meanwhile
         self._waiting: list[EntryBatch] = []
         self._waiting_size = 0
         self._waiting_until: dict[int, int] = {}  # by ledger: the highest id that waits
 
-    def apply(self, record: JournalRecord) -> None:
+    def apply(self, record: JournalRecord) -> None:  # noqa: C901 - a case for each kind of record
         """Apply one record."""
         match record:
             case SyncedRecord():
@@ -96,6 +99,8 @@ class Replayer:
                 ledger = self._find(ledger_id)
                 if ledger is not None:
                     ledger.index.set_explicit_lac(lac)
+            case SyncedEntriesRecord():
+                self.promised.records.append(record)
             case _:
                 assert_never(record)
 

@@ -39,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
         """Return a new one."""
         ledger_type = dice.choice([zbk.LedgerType.PD_JOURNAL, zbk.LedgerType.VD_JOURNAL])
         quorums = dice.choice(QUORUMS)
-        if ledger_type is zbk.LedgerType.VD_JOURNAL and quorums[0] != quorums[1]:
+        if ledger_type.is_volatile and quorums[0] != quorums[1]:
             quorums = QUORUMS[0]  # a VD ledger cannot be striped
         return cls(dice.randrange(2**32), dice.choice(LEDGER_SIZES), ledger_type, quorums)
 

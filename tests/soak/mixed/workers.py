@@ -109,7 +109,7 @@ class WriterWorker(Worker):
         for batch in plan.batches():
             promised.add(ledger.append_many(batch, timeout=TIMEOUT_S))
             size += sum(map(len, batch)) + len(batch)
-            if plan.ledger_type is zbk.LedgerType.VD_JOURNAL and self._dice.random() < SYNC_SHARE:
+            if plan.ledger_type.is_volatile and self._dice.random() < SYNC_SHARE:
                 promised.synced(ledger.sync(timeout=TIMEOUT_S))
             ahead_s = size / self._rate_size - (monotonic_s() - start_s)
             if ahead_s > BATCH_SIZE / self._rate_size and self._stop.wait(ahead_s):
@@ -146,7 +146,7 @@ class _Promise:
     """How many entries of a ledger its writer was promised."""
 
     def __init__(self, ledger_type: zbk.LedgerType) -> None:
-        self._is_pd = ledger_type is zbk.LedgerType.PD_JOURNAL
+        self._is_pd = not ledger_type.is_volatile
         self._pending: list[Future[range]] = []
         self.count = 0
 

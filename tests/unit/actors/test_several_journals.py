@@ -10,8 +10,10 @@ from tests.support.bookie_storages import storage_on
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, FakeTicker, add, batch, read_lac
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
+from zbk.actors.serve.log_syncs import SyncLogs
 from zbk.actors.serve.parts import ServeLimits, ServeParts
-from zbk.actors.serve.storage import Quiesce, Requests, StorageActor, StorageMessage
+from zbk.actors.serve.storage import StorageActor, StorageMessage
+from zbk.actors.serve.storage_door import Quiesce, Requests
 from zbk.actors.serve.sync_queue import (
     AppendGroup,
     Synced,
@@ -55,6 +57,7 @@ class TwoJournals:
         self.journals = [Box(), Box()]
         self.answers: list[Message] = []
         self.questions: list[LookUp] = []
+        self.log_syncs: list[SyncLogs] = []
         self.failures: list[BaseException] = []
         self.ticker = FakeTicker()
         self.actor = StorageActor(
@@ -64,6 +67,7 @@ class TwoJournals:
                 progresses=self.progresses,
                 reader=Box(),
                 look_up=self.questions.append,
+                sync_logs=self.log_syncs.append,
                 send=self.send,
                 space=SpaceGate("b"),
                 ticker=self.ticker,

@@ -333,7 +333,9 @@ class BookieLedgerMachine(RuleBasedStateMachine):
         assert self.ledger.recorded_lac == max((lac for _, lac in self.recorded), default=-1)
         durable = [lac for ticket, lac in self.recorded if ticket <= self.synced_ticket]
         assert self.ledger.durable_lac(self.synced_ticket) == max(durable, default=-1)
-        assert self.ledger.last_add_synced == (las if self.type is VD else -1)
+        assert self.ledger.last_add_synced == (
+            las if self.type is not None and self.type.is_volatile else -1
+        )
         assert self.ledger.is_fenced == (self.fence != "none")
         assert self.ledger.is_fence_durable == (self.fence == "durable")
 

@@ -144,9 +144,10 @@ class Bookie:
     def unsynced_ledgers(self) -> list[UnsyncedLedger]:
         """Return the ledgers of which a loss of power takes entries now; comes after ``start``."""
         assert self._actors is not None, "start comes first"
-        queues = self._actors.status.queues
-        groups = [group for queue in queues for group in queue.unsynced_groups()]
-        return unsynced_ledgers(groups, monotonic_us())
+        status, now_us = self._actors.status, monotonic_us()
+        groups = [group for queue in status.queues for group in queue.unsynced_groups()]
+        in_logs: list[UnsyncedLedger] = status.actors["storage"].unsynced(now_us)
+        return unsynced_ledgers(groups, now_us) + in_logs
 
     # ------------------------------------------------------------------ start
 

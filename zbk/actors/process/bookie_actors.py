@@ -30,9 +30,11 @@ from zbk.actors.serve.journal import (
     SyncDue,
 )
 from zbk.actors.serve.ledger_lookups import LookupActor
+from zbk.actors.serve.log_sync import LogSyncActor
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import MovedEntries, ReadActor
-from zbk.actors.serve.storage import Quiesce, StorageActor, StorageDoor
+from zbk.actors.serve.storage import StorageActor
+from zbk.actors.serve.storage_door import Quiesce, StorageDoor
 from zbk.actors.serve.sync_queue import SyncProgress, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
@@ -74,6 +76,7 @@ STOP_ORDER: Final = (
     "checkpoint",
     "preparer",
     "lookup",
+    "log-sync",
     "storage",
     "read",
     "journal-",
@@ -144,6 +147,7 @@ class BookieActors:
             LedgerStore(parts.store), lambda news: self._tell("storage", news), self._stop_bookie
         )
         actors["storage"] = self._start_storage(status, progresses)
+        actors["log-sync"] = LogSyncActor.start(actors["storage"], self._stop_bookie)
         queues = [
             self._start_journal(number, journal, progresses[number])
             for number, journal in enumerate(parts.storage.journals)
@@ -226,6 +230,7 @@ class BookieActors:
             progresses=progresses,
             reader=actors["read"],
             look_up=lambda question: self._tell("lookup", question),
+            sync_logs=lambda message: self._tell("log-sync", message),
             send=self.front.send,
             space=parts.gate,
             ticker=self._ticker,

@@ -89,7 +89,7 @@ class AddRequests:
             last_add_synced=ledger.last_add_synced,  # it may be more when the answer leaves
         )
         if batch is None:  # sent again: answered like a sync
-            turn.ticket(slot).after_sync.append(Outbound(inbound, answer))
+            turn.answer_after_sync(slot, Outbound(inbound, answer))
             return
         recorded_lac = None
         if batch.last_entry_id > slot.last_entry_id:
@@ -103,6 +103,7 @@ class AddRequests:
             answers_after=ledger.acknowledges_after(is_recovery=request.is_recovery),
             recorded_lac=recorded_lac,
             is_recovery=request.is_recovery,
+            is_journaled=ledger.is_journaled(is_recovery=request.is_recovery),
             has_cursor=level_of(request.ledger_type).has_sync_cursor,
         )
         turn.store(admitted)
@@ -137,12 +138,9 @@ class AddRequests:
         slot.ledger.admit_sync(request.ledger_key)
         self._ledgers.check_fence_known(request.ledger_id)
         self._record_lac(slot, request.lac)
-        ticket = self._turn.ticket(slot)
-        slot.ticket = ticket.number
-        ticket.syncs.append((inbound, slot))
         if inbound.span is not None:
             inbound.span.event("admitted")
-            ticket.spans.append(inbound.span)
+        self._turn.answer_cursor(slot, inbound)
 
     # -------------------------------------------------------------- private
 

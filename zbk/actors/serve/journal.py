@@ -209,7 +209,9 @@ class JournalActor(LendingActor):
             for group in groups:
                 if group.after_write and group.received_us:
                     self.answers.observe(now_us - group.received_us)
-        queue.put(groups)
+        kept = [one for one in groups if one.records or one.is_sync_needed or one.is_sync_news]
+        if kept:  # the others are adds of bypass ledgers: the journal has nothing of them to sync
+            queue.put(kept)
         if any(group.is_sync_needed for group in groups):
             is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()
             if is_lone and not queue.is_running and queue.lone_sync.is_for_writer(self._now_ms()):

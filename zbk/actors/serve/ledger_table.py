@@ -36,6 +36,7 @@ class LedgerSlot:
     """One ledger in the table."""
 
     __slots__ = (
+        "is_log_unsynced",
         "is_recovered",
         "is_stored",
         "journal_no",
@@ -62,6 +63,7 @@ class LedgerSlot:
         self.stored = stored
         self.last_entry_id = last_entry_id  # highest id stored here
         self.is_stored = is_stored  # storage has its key and type
+        self.is_log_unsynced = False  # an entry log has entries of it that nothing else has
         self.journal_no = journal_no  # that its records go to
         self.ticket = 0  # of that journal, the last one with anything of this ledger in it
 
@@ -211,7 +213,7 @@ class LedgerTable:
         if len(self._slots) > self._count_max:
             synced = [one.synced_ticket for one in self._progresses]
             for ledger_id, old in self._slots.items():
-                is_synced = old.ticket <= synced[old.journal_no]
+                is_synced = old.ticket <= synced[old.journal_no] and not old.is_log_unsynced
                 if is_synced and old is not slot:
                     del self._slots[ledger_id]
                     break

@@ -10,6 +10,7 @@ from zbk.actors.serve.journal import JournalSink
 from zbk.actors.serve.lac_watches import WATCH_COUNT_MAX
 from zbk.actors.serve.ledger_lookups import LookUp
 from zbk.actors.serve.ledger_table import LEDGER_COUNT_MAX
+from zbk.actors.serve.log_syncs import SyncLogs
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.sync_queue import Send, SyncProgress
 from zbk.actors.space_gate import SpaceGate
@@ -41,6 +42,7 @@ class ServeParts(msgspec.Struct, frozen=True):
     progresses: Sequence[SyncProgress]  # of each journal
     reader: Sink[list[Fetch]]
     look_up: Callable[[LookUp], None]
+    sync_logs: Callable[[SyncLogs], None]
     send: Send
     space: SpaceGate
     ticker: TickSource

@@ -4,8 +4,9 @@ mailbox     Requests, from the front, which handles small ones itself while the 
             RequestsWait, when others wait in the ``FairQueue`` of the door;
             Synced, from the journal actors; AskStorage, from the checkpoint, gc and scrub actors;
             ForgetLedgers, from the gc actor; WatchesDue, from the ticker while a client waits for a
-            LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; changes of
-            rights (``access_gate``), from the metadata store; Quiesce, when the bookie stops
+            LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; LogsSynced,
+            from the log sync actor; changes of rights (``access_gate``), from the metadata store;
+            Quiesce, when the bookie stops
 answers     clients, through the front, or through the journal if the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), the
             LacWatches, and the requests that wait for the metadata store (``new_ledger_gate``)
@@ -17,7 +18,6 @@ explicit LACs, syncs), ``read_requests`` (reads, fences, LACs, ledger info), ``w
 (``turn``).
 """
 
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias, assert_never
@@ -35,18 +35,19 @@ from zbk.actors.serve.access_gate import (
     SetNamespaces,
 )
 from zbk.actors.serve.add_requests import AddRequests
-from zbk.actors.serve.fair_queue import NO_LIMITS, FairQueue
-from zbk.actors.serve.identity_rates import RateLimits
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_lookups import LookedUp
 from zbk.actors.serve.ledger_table import LedgerTable
+from zbk.actors.serve.log_syncs import LogsSynced
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import ResolveAgain
 from zbk.actors.serve.read_requests import ReadRequests
+from zbk.actors.serve.storage_door import Quiesce, Requests, RequestsWait, StorageDoor
 from zbk.actors.serve.sync_queue import Synced
 from zbk.actors.serve.tickets import Ticket
 from zbk.actors.serve.turn import AddCounts, Turn
+from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.errors import (
     BusyError,
@@ -57,10 +58,9 @@ from zbk.errors import (
 )
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.refusals import Refusals
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, EndCheckpoint
 from zbk.system.clock import monotonic_us
-from zbk.system.direct_inbox import Door
-from zbk.transport.inbound import Inbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import (
     Add,
     CollectGarbage,
@@ -80,29 +80,9 @@ from zbk.wire.messages import (
 THROTTLE_TICK_MS: Final = 20
 """Time between two looks at the queue while clients are over their rates."""
 
-LENT_SIZE_MAX: Final = 64 * 1024
-"""Bytes of requests up to which the front's thread takes the turn of an idle storage actor."""
-
-
-class Requests(msgspec.Struct, frozen=True):
-    """The requests that the front received together."""
-
-    batch: list[Inbound]
-    received_us: int = 0
-
-
-class RequestsWait(msgspec.Struct, frozen=True):
-    """Requests wait in the queue of the door. It is sent again as long as any do."""
-
 
 class WatchesDue(msgspec.Struct, frozen=True):
     """Check whether a client has waited long enough for a LAC."""
-
-
-class Quiesce(msgspec.Struct, frozen=True):
-    """Set ``is_quiet`` when everything received before is on stable storage and answered."""
-
-    is_quiet: threading.Event
 
 
 StorageMessage: TypeAlias = (
@@ -116,25 +96,8 @@ StorageMessage: TypeAlias = (
     | ResolveAgain
     | LookedUp
     | AccessMessage
+    | LogsSynced
 )
-
-
-class StorageDoor(Door):
-    """Where the front hands requests to the storage actor: those of a ledger in order."""
-
-    def __init__(self, limits: RateLimits = NO_LIMITS) -> None:
-        super().__init__()
-        self.queue = FairQueue(limits)
-
-    def receive(self, batch: list[Inbound]) -> None:
-        """Serve a small batch in the calling thread if the actor is idle, else leave it to it."""
-        received_us = monotonic_us()
-        is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
-        if is_small and self.queue.may_pass(batch) and self.hand(Requests(batch, received_us)):
-            return
-        if self.queue.put(batch, received_us):
-            with suppress(pykka.ActorDeadError):  # the bookie stops
-                self.tell(RequestsWait())
 
 
 class StorageActor(LendingActor):
@@ -190,6 +153,10 @@ class StorageActor(LendingActor):
         """Counters of adds."""
         return self._turn.counts
 
+    def unsynced(self, now_us: int) -> list[UnsyncedLedger]:
+        """Return the ledgers with acknowledged entries in entry logs that no fsync covers."""
+        return self._turn.log_syncs.unsynced(now_us)
+
     @property
     def refusals(self) -> Refusals:
         """Counts of refused requests."""
@@ -220,12 +187,15 @@ class StorageActor(LendingActor):
                 self._watches.on_synced(message.journal_no)
                 if self._is_holding:
                     self._serve_waiting()
+            case LogsSynced():
+                self._on_logs_synced(message)
             case WatchesDue():
                 self._watches.on_time()
             case Quiesce():
                 self._serve_received(self._waiting.take_all(), 0)
                 self._watches.wake_all()
                 self._turn.begin()
+                self._turn.logs_synced(self._turn.log_syncs.finish())
                 for inbound in self._gate.give_up():
                     self._turn.refuse(inbound, BusyError("the bookie stops"))
                 self._turn.when_synced(message.is_quiet)
@@ -233,6 +203,9 @@ class StorageActor(LendingActor):
             case AskStorage(question, reply_to, wait_no):
                 self._ledgers.keep_cursors()  # a checkpoint may write them
                 self._answer(question, reply_to, wait_no)
+                if isinstance(question, EndCheckpoint):  # it has synced most of them
+                    self._turn.log_syncs.want_all()
+                    self._turn.log_syncs.begin()
             case ForgetLedgers(ledger_ids, reply_to, wait_no):
                 _reply(reply_to, Answered(wait_no, self._forget(ledger_ids)))
             case ResolveAgain():
@@ -264,6 +237,7 @@ class StorageActor(LendingActor):
         for ledger_id in ledger_ids:
             self._ledgers.forget(ledger_id)
             self._watches.ledger_gone(ledger_id)
+            self._turn.log_syncs.forget(ledger_id)
         return True
 
     def _on_tick(self) -> None:
@@ -387,6 +361,17 @@ class StorageActor(LendingActor):
                 assert_never(request)
 
     # -------------------------------------------------------------- promises
+
+    def _on_logs_synced(self, message: LogsSynced) -> None:
+        turn = self._turn
+        turn.begin()
+        if message.error is None:
+            turn.logs_synced(turn.log_syncs.ended(message.directory_no))
+        else:
+            for wait in turn.log_syncs.failed(message.directory_no):
+                inbound = wait.inbound if isinstance(wait, Outbound) else wait
+                turn.refuse(inbound, message.error)
+        turn.end()
 
     def _on_synced(self, ticket: Ticket) -> None:
         for slot in ticket.fenced:

@@ -115,7 +115,7 @@ class JournalTickets:
         ticket = self.filled
         records, self.records = self.records, []
         is_waited_for = ticket.is_waited_for
-        if not (records or is_waited_for):
+        if not (records or is_waited_for or ticket.after_write):
             return None
         is_sync_news = ticket.is_sync_news
         if is_sync_news:

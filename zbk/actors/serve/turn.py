@@ -18,6 +18,7 @@ import msgspec
 
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_table import LedgerSlot
+from zbk.actors.serve.log_syncs import LogSyncs, UnsyncedEntries
 from zbk.actors.serve.parts import ServeParts
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.refusals import answerable, refusal_of
@@ -33,8 +34,14 @@ from zbk.errors import (
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.refusals import Refusals
 from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import NO_ENTRY
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal.record import EntriesRecord, ExplicitLacRecord, JournalRecord
+from zbk.storage.journal.record import (
+    EntriesRecord,
+    ExplicitLacRecord,
+    JournalRecord,
+    SyncedEntriesRecord,
+)
 from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound, Outbound
@@ -62,6 +69,7 @@ class Admitted(msgspec.Struct, frozen=True):
     answers_after: AcknowledgesAfter
     recorded_lac: int | None  # that a start would find in it; None: it is not the last entry
     is_recovery: bool
+    is_journaled: bool
     has_cursor: bool
 
 
@@ -87,6 +95,7 @@ class Turn:
         self._admitted: list[Admitted] = []
         self._answers: list[Outbound] = []
         self._fetches: list[Fetch] = []
+        self.log_syncs = LogSyncs(storage.directories, parts.sync_logs)
 
     def ticket(self, slot: LedgerSlot) -> Ticket:
         """Return the ticket of this turn in a ledger's journal."""
@@ -104,14 +113,33 @@ class Turn:
 
     def is_synced(self, slot: LedgerSlot) -> bool:
         """Return whether everything of a ledger is on stable storage."""
-        return slot.ticket <= self._tickets[slot.journal_no].synced_number
+        is_journal_synced = slot.ticket <= self._tickets[slot.journal_no].synced_number
+        return is_journal_synced and not slot.is_log_unsynced
 
     def answer_when_synced(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
         """Answer at the end of the turn, or when everything of a ledger is on stable storage."""
         if self.is_synced(slot):
             self.answer(inbound, answer)
         else:
-            self.ticket(slot).after_sync.append(Outbound(inbound, answer))
+            self.answer_after_sync(slot, Outbound(inbound, answer))
+
+    def answer_after_sync(self, slot: LedgerSlot, outbound: Outbound) -> None:
+        """Answer when everything of a ledger, and this turn, are on stable storage."""
+        if slot.is_log_unsynced:
+            self.log_syncs.wait(slot, outbound)
+        else:
+            self.ticket(slot).after_sync.append(outbound)
+
+    def answer_cursor(self, slot: LedgerSlot, inbound: Inbound) -> None:
+        """Answer with the sync cursor when everything of a ledger is on stable storage."""
+        if slot.is_log_unsynced:
+            self.log_syncs.wait(slot, inbound)
+        else:
+            ticket = self.ticket(slot)
+            slot.ticket = ticket.number
+            ticket.syncs.append((inbound, slot))
+            if inbound.span is not None:
+                ticket.spans.append(inbound.span)
 
     def fetch(self, fetch: Fetch) -> None:
         """Hand a read to the read actor at the end of the turn."""
@@ -152,7 +180,9 @@ class Turn:
     @property
     def waiting_size(self) -> int:
         """Bytes of records that are not written yet: handed to journals, or of this turn."""
-        admitted_size = sum(EntriesRecord(one.batch).size for one in self._admitted)
+        admitted_size = sum(
+            EntriesRecord(one.batch).size for one in self._admitted if one.is_journaled
+        )
         recorded_size = sum(record.size for one in self._tickets for record in one.records)
         handed_size = sum(one.handed_size - one.progress.written_size for one in self._tickets)
         return handed_size + recorded_size + admitted_size
@@ -170,7 +200,8 @@ class Turn:
     def store(self, admitted: Admitted) -> None:
         """Store and journal new entries, and answer then."""
         self._admitted.append(admitted)
-        admitted.slot.ticket = self.ticket(admitted.slot).number
+        if admitted.is_journaled:
+            admitted.slot.ticket = self.ticket(admitted.slot).number
 
     def store_batches(self) -> None:
         """Store the adds of this turn so far, or refuse them: the index knows them afterwards.
@@ -219,20 +250,32 @@ class Turn:
         batch, slot = one.batch, one.slot
         tickets = self._tickets[slot.journal_no]
         ticket = tickets.filled
+        outbound = Outbound(one.inbound, one.answer)
+        if one.answers_after == "write":
+            ticket.after_write.append(outbound)
+        else:
+            self.answer_after_sync(slot, outbound)
+        if one.has_cursor:
+            self.counts.vd_batch_count += 1
+            self.counts.vd_entry_count += batch.count
+            self.counts.vd_size += len(batch.body)
+        if not one.is_journaled:
+            lac = NO_ENTRY if one.recorded_lac is None else one.recorded_lac
+            self.log_syncs.stored(slot, batch, lac, self._received_us or monotonic_us())
+        else:
+            self._journal(one, tickets)
+
+    def _journal(self, one: Admitted, tickets: JournalTickets) -> None:
+        batch, slot, ticket = one.batch, one.slot, tickets.filled
         tickets.records.append(EntriesRecord(batch))
         if one.recorded_lac is not None:
             slot.ledger.lac_recorded(one.recorded_lac, ticket.number, tickets.synced_number)
             self._watches.recorded(slot)
-        answers = ticket.after_write if one.answers_after == "write" else ticket.after_sync
-        answers.append(Outbound(one.inbound, one.answer))
         if one.inbound.span is not None:
             one.inbound.span.event("admitted")
             ticket.spans.append(one.inbound.span)
         if one.has_cursor:
             ticket.stored.append(Stored(slot, batch.first_entry_id, batch.last_entry_id))
-            self.counts.vd_batch_count += 1
-            self.counts.vd_entry_count += batch.count
-            self.counts.vd_size += len(batch.body)
 
     def _refuse_add(self, one: Admitted, failure: NoSpaceError | None) -> None:
         with suppress(OutOfDescriptorsError):  # the old id stays: adds that follow are looked up
@@ -252,6 +295,24 @@ class Turn:
         for tickets in self._tickets:
             tickets.begin()
 
+    def logs_synced(self, synced: Sequence[UnsyncedEntries]) -> None:
+        """Journal that entries are synced in entry logs, and answer who waited when that is."""
+        for entries in synced:
+            slot = entries.slot
+            ticket = self.ticket(slot)
+            if not self._storage.is_deleted(slot.ledger_id):
+                for first, last in entries.ranges:
+                    self.record(slot, SyncedEntriesRecord(slot.ledger_id, first, last))
+                    ticket.stored.append(Stored(slot, first, last))
+                if entries.lac > slot.ledger.recorded_lac:
+                    slot.stored.index.set_explicit_lac(entries.lac)
+                    self.record_lac(slot, entries.lac)
+            for wait in entries.waits:
+                if isinstance(wait, Outbound):
+                    ticket.after_sync.append(wait)
+                else:
+                    ticket.syncs.append((wait, slot))
+
     def when_synced(self, is_quiet: threading.Event) -> None:
         """Set an event once everything up to now is on stable storage, in all journals."""
         quiescing = Quiescing(is_quiet, len(self._tickets))
@@ -261,6 +322,7 @@ class Turn:
     def end(self) -> None:
         """Store the adds of the turn, and hand its records to the journals, as a ticket of each."""
         self.store_batches()
+        self.log_syncs.begin()
         # before the journals: a "no such entry" must not follow the acknowledgement of that entry
         self.send()
         received_us = self._received_us

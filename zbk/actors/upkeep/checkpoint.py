@@ -99,7 +99,7 @@ class CheckpointActor(BookieActor):
     def _take_due(self) -> bool:
         return self._schedule.take_due(
             self._now_ms(),
-            self._storage.journals.write_size,
+            self._storage.journals.write_size + self._storage.unjournaled_size,
             is_memory_short=self._storage.is_checkpoint_due,
         )
 

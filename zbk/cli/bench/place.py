@@ -82,7 +82,7 @@ def run_floor(folder: Path, load: "WriteLoad", batch_entry_count: int) -> "Floor
     from zbk.bench.floor import run
     from zbk.config import ClientConfig
     from zbk.protocol.entry.entry import entry_size
-    from zbk.protocol.entry.words import DigestType, LedgerType
+    from zbk.protocol.entry.words import DigestType
 
     stored_size = entry_size(load.entry_size, DigestType.XXH3)
     in_calls_size = load.window * load.batch_count * stored_size
@@ -93,5 +93,5 @@ def run_floor(folder: Path, load: "WriteLoad", batch_entry_count: int) -> "Floor
         batch_entry_count=max(1, batch_entry_count),
         stored_entry_size=stored_size,
         window_size=min(ClientConfig().window_size, in_calls_size),
-        is_synced=load.ledger_type is LedgerType.PD_JOURNAL,
+        is_synced=not load.ledger_type.is_volatile,
     )

@@ -16,7 +16,7 @@ from zbk.cli.demo.narrator import (
     rate_of,
     verdict_text,
 )
-from zbk.cli.options import output_option
+from zbk.cli.options import LEDGER_TYPES, output_option
 from zbk.cli.output import Format, rate_text, size_text
 from zbk.cli.progress import telling
 
@@ -159,13 +159,13 @@ def _lines(  # noqa: C901, PLR0912, PLR0915 - one case for each kind of step
             yield f"   after sync():  last add pushed {step.lap:,}, confirmed {step.lac_after:,}:"
             yield f"      all durable, {step.seconds * 1000:.0f} ms later"
         case story.BookieKilled():
-            yield f"\n4  Crash: kill -9 of bookie {step.index}"
+            yield f"\n5  Crash: kill -9 of bookie {step.index}"
         case story.BookieRestarted():
             yield (
                 f"   restarted: its journal replayed, registered again after {step.seconds:.1f} s"
                 f" (incarnation {step.incarnation})"
             )
-            yield "\n5  Read back, each ledger from the replicas of one bookie at a time"
+            yield "\n6  Read back, each ledger from the replicas of one bookie at a time"
         case story.ReadBack():
             where = "any bookie" if step.index is None else f"bookie {step.index}"
             rate = rate_of(step.entry_count, step.seconds)
@@ -175,7 +175,7 @@ def _lines(  # noqa: C901, PLR0912, PLR0915 - one case for each kind of step
             )
         case failures.KilledWhileWriting():
             ledgers = f"{step.ledger_id} (PD) and {step.volatile_ledger_id} (VD)"
-            yield f"\n6  A bookie dies while ledgers {ledgers} are written"
+            yield f"\n7  A bookie dies while ledgers {ledgers} are written"
             counts = f"{step.entry_count:,} and {step.volatile_entry_count:,}"
             yield f"   kill -9 of bookie {step.index} after {counts} acknowledged entries"
         case failures.BookieReplaced():
@@ -191,7 +191,7 @@ def _lines(  # noqa: C901, PLR0912, PLR0915 - one case for each kind of step
             verdict = verdict_text(step.difference)
             yield f"   read to its end: {step.entry_count:,} entries, {verdict}"
         case repair.LostForGood():
-            yield f"\n8  Bookie {step.index} stays dead; autorecovery is started"
+            yield f"\n9  Bookie {step.index} stays dead; autorecovery is started"
             yield f"   {step.ledger_count} ledgers have data there"
         case repair.QueueLength():
             yield f"   {step.seconds:5.1f} s  ledgers to repair: {step.task_count}"
@@ -202,7 +202,7 @@ def _lines(  # noqa: C901, PLR0912, PLR0915 - one case for each kind of step
                 f" after {step.seconds:.1f} s"
             )
         case repair.SecondLost():
-            yield f"\n9  kill -9 of bookie {step.index}, too; both ledgers once more, to their ends"
+            yield f"\n10  kill -9 of bookie {step.index}, too; all ledgers once more, to their ends"
         case _:
             assert_never(step)
 
@@ -214,8 +214,11 @@ def _loaded_lines(step: "LedgerLoaded") -> Iterator[str]:
     times = percentiles(loaded.latencies_s)
     is_pd = step.ledger_type == "PD_JOURNAL"
     promise = "have fsynced it" if is_pd else "have it in memory"
+    if step.ledger_type == "VD_BYPASS_JOURNAL":
+        promise += ", written once"
     ledger = f"{step.ledger_type} ledger {step.ledger_id}"
-    yield f"\n{2 if is_pd else 3}  {ledger}: acknowledged when 2 of 3 bookies {promise}"
+    number = 2 + list(LEDGER_TYPES.values()).index(step.ledger_type)
+    yield f"\n{number}  {ledger}: acknowledged when 2 of 3 bookies {promise}"
     yield (
         f"   {loaded.entry_count:,} entries in {loaded.seconds:.1f} s: "
         f"{rate_text(loaded.entries_per_s)}, {loaded.mb_per_s:.1f} MB/s"
@@ -230,7 +233,7 @@ def _loaded_lines(step: "LedgerLoaded") -> Iterator[str]:
 
 
 def _taken_over_lines(step: "TakenOver") -> Iterator[str]:
-    yield f"\n7  A second client takes PD ledger {step.ledger_id} over while it is written"
+    yield f"\n8  A second client takes PD ledger {step.ledger_id} over while it is written"
     yield f"   fenced, recovered and closed after {step.seconds * 1000:.0f} ms"
     yield f"   its first writer got:\n      {step.refusal}"
     yield (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark_zbk.demo_steps import Loaded, Step
 
 FIRST_COMPARED = "version 1"
-FIRST_TIMED = "VD_JOURNAL"
+FIRST_TIMED = "VD_BYPASS_JOURNAL"
 VALUE_LENGTH_MAX = 60
 
 

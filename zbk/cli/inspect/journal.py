@@ -22,6 +22,7 @@ from zbk.storage.journal.record import (
     FenceRecord,
     JournalRecord,
     LedgerKeyRecord,
+    SyncedEntriesRecord,
     SyncedRecord,
 )
 from zbk.storage.tools.inspect_journal import Chain, FoundRecord, JournalInspection
@@ -117,5 +118,13 @@ def _record_row(record: JournalRecord) -> Row:
             return {"kind": "explicit LAC", "ledger_id": ledger_id, "detail": f"LAC {lac}"}
         case SyncedRecord():
             return {"kind": "synced"}
+        case SyncedEntriesRecord(ledger_id, first_entry_id, last_entry_id):
+            return {
+                "kind": "synced entries",
+                "ledger_id": ledger_id,
+                "first_entry_id": first_entry_id,
+                "last_entry_id": last_entry_id,
+                "count": last_entry_id - first_entry_id + 1,
+            }
         case _:
             assert_never(record)

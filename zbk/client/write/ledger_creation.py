@@ -38,7 +38,7 @@ class LedgerOptions(TypedDict, total=False):
     ensemble_size: int  # 3
     write_quorum_size: int  # 3: bookies that each entry goes to
     ack_quorum_size: int  # 2: bookies that must have it
-    ledger_type: LedgerType | Literal["PD_JOURNAL", "VD_JOURNAL"]  # PD_JOURNAL
+    ledger_type: LedgerType | Literal["PD_JOURNAL", "VD_JOURNAL", "VD_BYPASS_JOURNAL"]  # PD_JOURNAL
     digest_type: DigestType | Literal["XXH3", "MAC", "NONE"]  # XXH3
     password: bytes  # empty
     custom_metadata: Mapping[str, bytes] | None  # none

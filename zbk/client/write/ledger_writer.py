@@ -21,7 +21,6 @@ from zbk.errors import (
     RequestTimeoutError,
 )
 from zbk.protocol.entry.spans import Span
-from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_s
@@ -226,7 +225,7 @@ class LedgerWriter(WritingHandle):
     def _has_to_sync(self, durable: object) -> bool:
         """Return whether ``durable`` asks for more than the ledger's type promises."""
         is_wanted = arguments.flag("durable", durable)
-        return is_wanted and self.metadata.ledger_type is not LedgerType.PD_JOURNAL
+        return is_wanted and self.metadata.ledger_type.is_volatile
 
     def _put_traced(
         self, name: str, future: AppendFuture, payloads: Sequence[bytes], timeout_s: float

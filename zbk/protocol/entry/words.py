@@ -84,6 +84,14 @@ class LedgerType(StrEnum):
     VD_JOURNAL = "VD_JOURNAL"
     """Acknowledged when an ack quorum has written it to the page cache."""
 
+    VD_BYPASS_JOURNAL = "VD_BYPASS_JOURNAL"
+    """As ``VD_JOURNAL``, in entry logs only: each bookie writes an entry once."""
+
+    @property
+    def is_volatile(self) -> bool:
+        """True when an acknowledged entry may be lost with page caches until it is synced."""
+        return self is not LedgerType.PD_JOURNAL
+
 
 class DigestType(StrEnum):
     """How the bytes of an entry are checked."""

@@ -45,7 +45,8 @@ class CheckpointSchedule:
     def take_due(self, now_ms: int, write_size: int, *, is_memory_short: bool) -> bool:
         """Return whether a checkpoint is due; if so, record it as the last one.
 
-        ``write_size``: the bytes written to the journals so far.
+        ``write_size``: the bytes so far that a start would read: in the journals, and in entry logs
+        only.
         """
         if write_size == self._write_size:
             return False

@@ -12,6 +12,11 @@ class RunOnce:
         self._lock = Lock()
         self._is_done = False
 
+    @property
+    def is_done(self) -> bool:
+        """True when the work is done."""
+        return self._is_done
+
     def run(self) -> None:
         """Return when the work is done. If it raises, the thread that ran it gets the error."""
         with self._lock:

@@ -59,7 +59,11 @@ def log_ids(files: FileSystem, directory: str) -> list[int]:
 
 
 class LogSync:
-    """The sync of everything appended up to some moment."""
+    """The sync of everything appended up to some moment.
+
+    ``before``: syncs that began earlier and may not have run. Their files are not in this one, and
+    are part of the promise.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,9 @@ class LogSync:
         left: Sequence[File],
         current: File | None,
         fail_stop: FailStop,
+        before: Sequence["LogSync"] = (),
     ) -> None:
+        self._before = before
         self._files = files
         self._directory = directory
         self._left = list(left)
@@ -84,7 +90,15 @@ class LogSync:
             StorageFailedError: an fsync failed, or anything failed before.
         """
         self._fail_stop.check()
+        for one in self._before:
+            one.run()
+        self._before = ()
         self._once.run()
+
+    @property
+    def is_done(self) -> bool:
+        """True when all of it is on stable storage. Any thread."""
+        return self._once.is_done and not self._before
 
     def _sync(self) -> None:
         while self._left:  # each file once, even if the directory has to be tried again
@@ -137,6 +151,7 @@ class EntryLogs:
         self._left: list[File] = []  # full, and not synced since
         self._is_dirty = False
         self._is_name_new = False
+        self._begun: list[LogSync] = []  # of ``begin_sync``, and maybe not run
 
     @property
     def last_log_id(self) -> int:
@@ -219,7 +234,10 @@ class EntryLogs:
         current = self._file if self._is_dirty else None
         directory = self._directory if self._is_name_new else None
         self._is_dirty = self._is_name_new = False
-        return LogSync(self._files, directory, left, current, self._fail_stop)
+        before = [one for one in self._begun if not one.is_done]
+        sync = LogSync(self._files, directory, left, current, self._fail_stop, before)
+        self._begun = [*before, sync]
+        return sync
 
     def sync(self) -> None:
         """Return when everything appended up to now is on stable storage.

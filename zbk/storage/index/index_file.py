@@ -8,7 +8,7 @@ slot of its number:
          0     4  magic            u32    "zbkX"
          4     2  version          u16    1
          6     1  flags            u8     bit 0: fenced
-         7     1  ledger_type      u8     1 PD_JOURNAL, 2 VD_JOURNAL
+         7     1  ledger_type      u8     1 PD_JOURNAL, 2 VD_JOURNAL, 3 VD_BYPASS_JOURNAL
          8     8  ledger_id        i64    >= 0; the name of the file says the same
         16    16  ledger_key       u8[]   what clients have to show
         32     8  explicit_lac     i64    -1 is none

@@ -6,7 +6,11 @@ import msgspec
 
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 
-CODE_OF_LEDGER_TYPE: Final = {LedgerType.PD_JOURNAL: 1, LedgerType.VD_JOURNAL: 2}
+CODE_OF_LEDGER_TYPE: Final = {
+    LedgerType.PD_JOURNAL: 1,
+    LedgerType.VD_JOURNAL: 2,
+    LedgerType.VD_BYPASS_JOURNAL: 3,
+}
 """Ledger types on disk. A code is never reused for another type."""
 
 LEDGER_TYPE_OF_CODE: Final = {code: kind for kind, code in CODE_OF_LEDGER_TYPE.items()}

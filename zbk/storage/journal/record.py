@@ -6,14 +6,16 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
     ------  ----  ---------------  ----  ------------------------------------------------------
          0     4  magic            u32   "zbkR"
          4     2  version          u16   1
-         6     1  kind             u8    1 entries, 2 ledger key, 3 fence, 4 explicit LAC, 5 synced
+         6     1  kind             u8    1 entries, 2 ledger key, 3 fence, 4 explicit LAC, 5 synced,
+                                         6 synced entries
          7     1  flags            u8    bit 0: entry ids are listed (they are not in a row)
          8     8  sequence         u64   1, 2, 3 ... over the whole life of the journal
         16     8  synced_sequence  u64   records up to this sequence were on stable storage before
                                          this record was written
         24     8  previous         u64   ``checksum`` of the record before; 0 before the first
         32     8  ledger_id        i64   >= 0
-        40     8  value            i64   entries: first entry id; explicit LAC: the LAC; else 0
+        40     8  value            i64   entries: first entry id; explicit LAC: the LAC;
+                                         synced entries: the first; else 0
         48     4  count            u32   entries: how many; else 0
         52     4  meta_size        u32   m
         56     4  body_size        u32   n
@@ -23,7 +25,8 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
                                          the segment's seed
         80     m  meta             u8[]  entries: ids (i64 each, if listed), sizes (u32 each);
                                          ledger key: the key (16) and the type (u8); synced:
-                                         zeros, any number; else empty
+                                         zeros, any number; synced entries: the last (i64);
+                                         else empty
     80 + m     n  body             u8[]  the entries back to back; other kinds: empty
 
 Guarantees a reader may use:
@@ -74,6 +77,7 @@ _CHECKSUM = struct.Struct("<Q")
 _BODY_SIZE = struct.Struct("<I")
 _BODY_SIZE_OFFSET: Final = 56
 _LEDGER_KEY = struct.Struct(f"<{LEDGER_KEY_SIZE}sB")
+_ENTRY_ID = struct.Struct("<q")
 
 assert _HEADER.size + _CHECKSUM.size == RECORD_HEADER_SIZE
 
@@ -87,6 +91,7 @@ class _Kind(IntEnum):
     FENCE = 3
     EXPLICIT_LAC = 4
     SYNCED = 5
+    SYNCED_ENTRIES = 6
 
 
 class EntriesRecord(msgspec.Struct, frozen=True):
@@ -149,8 +154,26 @@ class SyncedRecord(msgspec.Struct, frozen=True):
         return RECORD_HEADER_SIZE + self.padding_size
 
 
+class SyncedEntriesRecord(msgspec.Struct, frozen=True):
+    """Entries that are not in the journal are on stable storage, in entry logs, since before."""
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+
+    @property
+    def size(self) -> int:
+        """Bytes that the record takes in the journal."""
+        return RECORD_HEADER_SIZE + _ENTRY_ID.size
+
+
 JournalRecord: TypeAlias = (
-    EntriesRecord | LedgerKeyRecord | FenceRecord | ExplicitLacRecord | SyncedRecord
+    EntriesRecord
+    | LedgerKeyRecord
+    | FenceRecord
+    | ExplicitLacRecord
+    | SyncedRecord
+    | SyncedEntriesRecord
 )
 
 
@@ -190,6 +213,9 @@ def encode_record(
         case SyncedRecord(padding_size):
             kind = _Kind.SYNCED
             meta = bytes(padding_size)
+        case SyncedEntriesRecord(ledger_id, value, last_entry_id):
+            kind = _Kind.SYNCED_ENTRIES
+            meta = _ENTRY_ID.pack(last_entry_id)
         case _:
             assert_never(record)
     header = _HEADER.pack(
@@ -324,5 +350,10 @@ def _record(
             return ExplicitLacRecord(ledger_id, value)
         case _Kind.SYNCED:
             return SyncedRecord(len(meta))
+        case _Kind.SYNCED_ENTRIES:
+            (last_entry_id,) = _ENTRY_ID.unpack(meta)
+            if not 0 <= value <= last_entry_id:
+                raise ValueError(f"entries {value} to {last_entry_id}")
+            return SyncedEntriesRecord(ledger_id, value, last_entry_id)
         case _:
             raise ValueError(f"unknown kind {kind}")

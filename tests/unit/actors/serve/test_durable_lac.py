@@ -10,7 +10,8 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, read, read_lac, write_lac
 from zbk.actors.serve import lac_watches
 from zbk.actors.serve.lac_watches import WAIT_MS_MAX
-from zbk.actors.serve.storage import Quiesce, WatchesDue
+from zbk.actors.serve.storage import WatchesDue
+from zbk.actors.serve.storage_door import Quiesce
 from zbk.actors.serve.sync_queue import Synced
 from zbk.errors import NoSuchLedgerError, UnauthorizedError, UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType

@@ -355,7 +355,7 @@ def test_a_look_that_promises_nothing_is_answered_at_once_and_syncs_nothing(
     assert isinstance(told, LedgerInfo)
     assert (told.ranges, told.last_entry_id) == ([(0, 1)], 1)
     assert (told.is_fenced, told.lac) == (True, 0), "as it is now"
-    assert told.last_add_synced == (0 if kind is VD else -1), "the LAC, and no further"
+    assert told.last_add_synced == (0 if kind.is_volatile else -1), "the LAC, and no further"
     assert len(world.groups) == count, "no sync was asked for"
 
 

@@ -10,7 +10,8 @@ from tests.support.storage_actor import KEY, LEDGER_ID, OTHER_KEY, World, add, b
 from tests.support.storage_actor import read_lac as read_lac_of
 from zbk.actors.messages import ForgetLedgers
 from zbk.actors.serve.lac_watches import SESSION_IDLE_MS, WAIT_MS_MAX
-from zbk.actors.serve.storage import Quiesce, WatchesDue
+from zbk.actors.serve.storage import WatchesDue
+from zbk.actors.serve.storage_door import Quiesce
 from zbk.actors.serve.sync_queue import (
     AppendGroup,
     Synced,

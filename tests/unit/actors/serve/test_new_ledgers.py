@@ -8,7 +8,7 @@ from tests.support.garbage_collector import Box
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, OTHER_KEY, World, add, batch, read, read_lac
 from zbk.actors.messages import Answered, ForgetLedgers
-from zbk.actors.serve.storage import Quiesce
+from zbk.actors.serve.storage_door import Quiesce
 from zbk.durability.new_ledgers import WAITING_COUNT_MAX, KnownLedger
 from zbk.errors import (
     BusyError,

@@ -20,7 +20,7 @@ from tests.support.storage_actor import (
     read_lac,
     write_lac,
 )
-from zbk.actors.serve.storage import Quiesce
+from zbk.actors.serve.storage_door import Quiesce
 from zbk.errors import (
     CorruptRecordError,
     DuplicateEntryError,

@@ -3,7 +3,7 @@
 import pykka
 import pytest
 
-from zbk.actors.serve.storage import LENT_SIZE_MAX, Requests, RequestsWait, StorageDoor
+from zbk.actors.serve.storage_door import LENT_SIZE_MAX, Requests, RequestsWait, StorageDoor
 from zbk.system.direct_inbox import DirectInbox
 from zbk.transport.inbound import Inbound
 from zbk.wire.messages import Ping

@@ -8,7 +8,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import World, add, batch
 from zbk.actors.serve import fair_queue
 from zbk.actors.serve.fair_queue import SMALL_SIZE_MAX, TURN_SIZE
-from zbk.actors.serve.storage import Quiesce, RequestsWait
+from zbk.actors.serve.storage_door import Quiesce, RequestsWait
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound
 from zbk.wire.messages import AddAnswer

@@ -123,11 +123,11 @@ def test_the_act_in_which_autorecovery_repairs(capsys: pytest.CaptureFixture[str
 
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
-    assert "8  Bookie 3 stays dead; autorecovery is started" in text
+    assert "9  Bookie 3 stays dead; autorecovery is started" in text
     assert "2 ledgers have data there" in text
     assert "6.2 s  ledgers to repair: 1" in text
     assert "all 2 have all of their copies again, on bookies 0 1 2, after 7.5 s" in text
-    assert "9  kill -9 of bookie 0, too" in text
+    assert "10  kill -9 of bookie 0, too" in text
     assert "All 2,000,000 entries read back are what was written." in text
 
 

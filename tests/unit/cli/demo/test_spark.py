@@ -30,7 +30,7 @@ STORY: list[Step] = [
     Loaded(1, "append", 1_000, 50_000, 8, [FAILED], 2.0),
     Compared("version 1", 1_000, "ab" * 8, {"max(text)": "x\n" * 99}, 0.5, ""),
     LeftoverCollected([FAILED], 1, ""),
-    Timed("VD_JOURNAL", 1_000, 100, 60_000, 1.0),
+    Timed("VD_BYPASS_JOURNAL", 1_000, 100, 60_000, 1.0),
     Timed("PD_JOURNAL", 1_000, 100, 60_000, 2.0),
     Loaded(2, "overwrite", 100, 5_000, 8, [], 1.0),
     Compared("the last version", 100, "cd" * 8, {}, 0.5, ""),

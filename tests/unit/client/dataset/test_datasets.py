@@ -31,7 +31,6 @@ from zbk.protocol.dataset.dataset import (
     LoadState,
 )
 from zbk.protocol.dataset.manifest import DataLedger
-from zbk.protocol.entry.words import LedgerType
 
 NAME = "events"
 
@@ -388,7 +387,7 @@ def test_a_manifest_fits_on_the_bookies_that_there_are(world: World) -> None:
     assert data_set.current is not None
     (manifest,) = data_set.current.manifests
     metadata = world.client.get_ledger_metadata(manifest)
-    assert metadata.ledger_type is LedgerType.PD_JOURNAL
+    assert not metadata.ledger_type.is_volatile
     assert (metadata.write_quorum_size, metadata.ack_quorum_size) == (1, 1)
     world.client.bookie_count = 0
     with pytest.raises(NotEnoughBookiesError):

@@ -234,7 +234,7 @@ class SeededRun:
     def __init__(self, seed: int, ledger_type: LedgerType) -> None:
         self.random = random.Random(seed)
         size = self.random.randint(1, 4)
-        write = size if ledger_type is LedgerType.VD_JOURNAL else self.random.randint(1, size)
+        write = size if ledger_type.is_volatile else self.random.randint(1, size)
         self.quorum = Quorum(size, write, self.random.randint(1, write))
         self.cluster = WriterCluster(self.quorum, ledger_type, self.random.randrange(4))
         every: list[Callable[[int], None]] = [
@@ -401,6 +401,18 @@ class SeededRun:
 
 
 # what a hundred runs must have met, or they prove nothing
+REACHED_BY_VOLATILE = {
+    *("Acked", "SendAdd", "SendSync", "SyncDone", "CloseLedger", "CloseFailed"),
+    *("LedgerFencedError", "NotEnoughBookiesError", "CannotAdvanceError"),
+    *("sync: CannotAdvanceError", "sync: BusyError", "close: NotDurableError"),
+    "close: a loss that was accepted",
+    *("suspect: BusyError", "suspect: WrongBookieError", "missing"),
+    *("ChangeEnsemble", "changed", "repaired", "replaced twice", "slow bookie replaced"),
+    *("change: NotEnoughBookiesError", "change: MetadataUnavailableError"),
+    *("late answer of a replaced bookie", "a new bookie catches up"),
+    *("a fragment starts below what is acknowledged", "a new bookie cannot catch up"),
+    *("reported from outside", "urgent", "held acks"),
+}
 REACHED = {
     LedgerType.PD_JOURNAL: {
         *("Acked", "SendAdd", "SyncDone", "CloseLedger", "CloseFailed"),
@@ -412,18 +424,8 @@ REACHED = {
         *("late answer of a replaced bookie", "too many changes", "held acks"),
         *("ReportMissing", "missing", "reported"),
     },
-    LedgerType.VD_JOURNAL: {
-        *("Acked", "SendAdd", "SendSync", "SyncDone", "CloseLedger", "CloseFailed"),
-        *("LedgerFencedError", "NotEnoughBookiesError", "CannotAdvanceError"),
-        *("sync: CannotAdvanceError", "sync: BusyError", "close: NotDurableError"),
-        "close: a loss that was accepted",
-        *("suspect: BusyError", "suspect: WrongBookieError", "missing"),
-        *("ChangeEnsemble", "changed", "repaired", "replaced twice", "slow bookie replaced"),
-        *("change: NotEnoughBookiesError", "change: MetadataUnavailableError"),
-        *("late answer of a replaced bookie", "a new bookie catches up"),
-        *("a fragment starts below what is acknowledged", "a new bookie cannot catch up"),
-        *("reported from outside", "urgent", "held acks"),
-    },
+    LedgerType.VD_JOURNAL: REACHED_BY_VOLATILE,
+    LedgerType.VD_BYPASS_JOURNAL: REACHED_BY_VOLATILE,
 }
 
 

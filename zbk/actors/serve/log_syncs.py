@@ -1,0 +1,190 @@
+"""The entries of bypass ledgers that no fsync of their entry log covers, and the next fsync.
+
+One fsync of a ledger directory's logs is under way at a time. It covers all that was appended
+before it began, of all ledgers, so it serves every request that waited. When it has ended, the
+storage actor journals a record of these entries; after the fsync of that record the cursors move
+and the requests are answered (the steps are in ``zbk.durability.vd_bypass_journal``).
+
+An fsync begins when a request waits for it. A checkpoint, which syncs the logs anyway, is followed
+by one, so that no more entries wait here than came since the last checkpoint.
+
+Owned by the storage actor; ``unsynced`` may be called in any thread.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from zbk.actors.serve.ledger_table import LedgerSlot
+from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
+from zbk.errors import OutOfDescriptorsError
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.ledger_directory import LedgerDirectory
+from zbk.transport.inbound import Inbound, Outbound
+
+Wait: TypeAlias = Outbound | Inbound
+"""An answer to send when a ledger is durable; or a sync, whose answer has the cursor of then."""
+
+
+class SyncLogs(msgspec.Struct, frozen=True):
+    """To the log sync actor: run the sync of one ledger directory's logs."""
+
+    directory_no: int
+    sync: LogSync
+
+
+class LogsSynced(msgspec.Struct, frozen=True):
+    """To the storage actor: the sync has run, or found no descriptor."""
+
+    directory_no: int
+    error: OutOfDescriptorsError | None = None
+
+
+class UnsyncedEntries:
+    """Entries of one ledger in an entry log, and who waits for their fsync."""
+
+    __slots__ = ("lac", "ranges", "since_us", "size", "slot", "waits")
+
+    def __init__(self, slot: LedgerSlot, since_us: int) -> None:
+        self.slot = slot
+        self.since_us = since_us  # when the first of them came
+        self.ranges: list[tuple[int, int]] = []
+        self.size = 0
+        self.lac = NO_ENTRY  # that the last of them carries
+        self.waits: list[Wait] = []
+
+    def add(self, batch: EntryBatch, lac: int) -> None:
+        """Add a batch, whose ids are in a row."""
+        first, last = batch.first_entry_id, batch.last_entry_id
+        self.size += len(batch.body)
+        self.lac = max(self.lac, lac)
+        if self.ranges and self.ranges[-1][1] + 1 == first:
+            self.ranges[-1] = (self.ranges[-1][0], last)
+        else:
+            self.ranges.append((first, last))
+
+    def join(self, later: "UnsyncedEntries") -> None:
+        """Add what came later."""
+        self.ranges += later.ranges
+        self.size += later.size
+        self.lac = max(self.lac, later.lac)
+        self.waits += later.waits
+
+
+class _Directory:
+    """The logs of one ledger directory."""
+
+    __slots__ = ("home", "is_wanted", "running", "waiting")
+
+    def __init__(self, home: LedgerDirectory) -> None:
+        self.home = home
+        self.waiting: dict[int, UnsyncedEntries] = {}  # by ledger: for the next fsync
+        self.running: dict[int, UnsyncedEntries] = {}  # that the one under way covers
+        self.is_wanted = False
+
+
+class LogSyncs:
+    """The un-synced entries of all ledger directories."""
+
+    def __init__(
+        self, homes: Sequence[LedgerDirectory], sync_logs: Callable[[SyncLogs], None]
+    ) -> None:
+        self._directories = [_Directory(home) for home in homes]
+        self._sync_logs = sync_logs
+
+    def stored(self, slot: LedgerSlot, batch: EntryBatch, lac: int, now_us: int) -> None:
+        """Record a batch that was appended, and not journaled."""
+        directory = self._directories[slot.stored.home.number]
+        directory.home.unjournaled_size += len(batch.body)
+        waiting = directory.waiting
+        entries = waiting.get(slot.ledger_id)
+        if entries is None:
+            entries = waiting[slot.ledger_id] = UnsyncedEntries(slot, now_us)
+            slot.is_log_unsynced = True
+        entries.add(batch, lac)
+
+    def wait(self, slot: LedgerSlot, wait: Wait) -> None:
+        """Keep a request until all that the ledger has is on stable storage."""
+        assert slot.is_log_unsynced, "else it would wait forever"
+        directory = self._directories[slot.stored.home.number]
+        entries = directory.waiting.get(slot.ledger_id)
+        if entries is None:
+            directory.running[slot.ledger_id].waits.append(wait)
+        else:
+            entries.waits.append(wait)
+            directory.is_wanted = True
+
+    def want_all(self) -> None:
+        """Begin an fsync soon of everything that is not synced."""
+        for directory in self._directories:
+            directory.is_wanted = bool(directory.waiting)
+
+    def begin(self) -> None:
+        """Begin the fsyncs that are wanted, where none is under way. At the end of a turn."""
+        for directory in self._directories:
+            if directory.is_wanted and not directory.running:
+                directory.is_wanted = False
+                directory.running, directory.waiting = directory.waiting, {}
+                sync = directory.home.logs.begin_sync()
+                self._sync_logs(SyncLogs(directory.home.number, sync))
+
+    def ended(self, directory_no: int) -> Sequence[UnsyncedEntries]:
+        """Return the entries that an fsync has covered."""
+        directory = self._directories[directory_no]
+        synced, directory.running = directory.running, {}
+        for ledger_id, entries in synced.items():
+            entries.slot.is_log_unsynced = ledger_id in directory.waiting
+        return list(synced.values())
+
+    def failed(self, directory_no: int) -> Sequence[Wait]:
+        """Return the requests to refuse, as an fsync found no descriptor; the entries stay."""
+        directory = self._directories[directory_no]
+        again, directory.running = directory.running, {}
+        refused: list[Wait] = []
+        for ledger_id, entries in again.items():
+            refused += entries.waits
+            entries.waits = []
+            later = directory.waiting.get(ledger_id)
+            if later is not None:
+                entries.join(later)
+        directory.waiting = {**directory.waiting, **again}
+        return refused
+
+    def finish(self) -> Sequence[UnsyncedEntries]:
+        """Sync everything in the calling thread; return all entries. When the bookie stops.
+
+        Raises:
+            StorageFailedError: an fsync failed.
+        """
+        synced: list[UnsyncedEntries] = []
+        for directory in self._directories:
+            if directory.running or directory.waiting:
+                directory.home.logs.sync()  # also what is under way
+                synced += self.ended(directory.home.number)
+                directory.running, directory.waiting = directory.waiting, {}
+                synced += self.ended(directory.home.number)
+                directory.is_wanted = False
+        return synced
+
+    def forget(self, ledger_id: int) -> None:
+        """Forget a ledger that was deleted; its waiting requests get the same answers as others."""
+        for directory in self._directories:
+            entries = directory.waiting.get(ledger_id)
+            if entries is not None and not entries.waits:
+                del directory.waiting[ledger_id]
+
+    def unsynced(self, now_us: int) -> list[UnsyncedLedger]:
+        """Return the ledgers with acknowledged entries that no fsync covers. Any thread."""
+        return [
+            UnsyncedLedger(
+                ledger_id=entries.slot.ledger_id,
+                unsynced_size=entries.size,
+                entry_count=sum([last - first + 1 for first, last in list(entries.ranges)]),
+                age_ms=max(0, now_us - entries.since_us) // 1_000,
+            )
+            for directory in self._directories
+            for entries in [*directory.running.values(), *directory.waiting.values()]
+        ]

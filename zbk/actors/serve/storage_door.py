@@ -1,0 +1,55 @@
+"""The door of the storage actor: the front hands requests in, and small ones are served at once.
+
+Requests that do not find the actor idle wait in the ``FairQueue`` of the door.
+"""
+
+import threading
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import pykka
+
+from zbk.actors.serve.fair_queue import NO_LIMITS, FairQueue
+from zbk.actors.serve.identity_rates import RateLimits
+from zbk.system.clock import monotonic_us
+from zbk.system.direct_inbox import Door
+from zbk.transport.inbound import Inbound
+
+LENT_SIZE_MAX: Final = 64 * 1024
+"""Bytes of requests up to which the front's thread takes the turn of an idle storage actor."""
+
+
+class Requests(msgspec.Struct, frozen=True):
+    """The requests that the front received together."""
+
+    batch: list[Inbound]
+    received_us: int = 0
+
+
+class RequestsWait(msgspec.Struct, frozen=True):
+    """Requests wait in the queue of the door. It is sent again as long as any do."""
+
+
+class Quiesce(msgspec.Struct, frozen=True):
+    """Set ``is_quiet`` when everything received before is on stable storage and answered."""
+
+    is_quiet: threading.Event
+
+
+class StorageDoor(Door):
+    """Where the front hands requests to the storage actor: those of a ledger in order."""
+
+    def __init__(self, limits: RateLimits = NO_LIMITS) -> None:
+        super().__init__()
+        self.queue = FairQueue(limits)
+
+    def receive(self, batch: list[Inbound]) -> None:
+        """Serve a small batch in the calling thread if the actor is idle, else leave it to it."""
+        received_us = monotonic_us()
+        is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
+        if is_small and self.queue.may_pass(batch) and self.hand(Requests(batch, received_us)):
+            return
+        if self.queue.put(batch, received_us):
+            with suppress(pykka.ActorDeadError):  # the bookie stops
+                self.tell(RequestsWait())
