@@ -544,13 +544,29 @@ class SimulatedBookie:
 
     def _sync_logs(self, message: SyncLogs) -> None:
         """Begin an fsync of entry logs; it covers what is written now."""
-        self.later(self.sync_us(), self._end_log_sync, message, self.disk.change_count)
+        self.later(
+            self.sync_us(), self._end_log_sync, message, self.disk.change_count, self._held()
+        )
 
-    def _end_log_sync(self, message: SyncLogs, mark: int) -> None:
+    def _held(self) -> dict[int, Sequence[tuple[int, int]]]:
+        """Return the entries that the index has, of ledgers that bypass the journal."""
+        held: dict[int, Sequence[tuple[int, int]]] = {}
+        assert self._storage is not None, "it runs"
+        for one in self._storage_actor.unsynced(0):
+            with suppress(ZbkError):  # of a damaged disk
+                held[one.ledger_id], _ = self._storage.homes.ledger(one.ledger_id).held_ranges(
+                    0, range_count_max=1 << 20, entry_count_max=1 << 20
+                )
+        return held
+
+    def _end_log_sync(
+        self, message: SyncLogs, mark: int, held: dict[int, Sequence[tuple[int, int]]]
+    ) -> None:
         self.kernel.sometimes["bookie: entry logs are synced for a ledger"] += 1
         self.disk.sync_until = mark
         self._log_sync_actor.handle(message)
         self.disk.sync_until = None
+        self.oracle.logs_synced(held)
 
     def _logs_synced(self, message: LogsSynced) -> None:
         self.later(10 + self.kernel.tape.draw(3) * 50, self.tell_storage_actor, message)

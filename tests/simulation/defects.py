@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from tests.simulation import bypass_defects as bypass
 from tests.simulation import collection_defects as collection
 from tests.simulation import copy_defects as copies
 from tests.simulation import data_set_defects as data_sets
@@ -39,6 +40,8 @@ from zbk.actors.identity.losses import Losses
 from zbk.actors.serve import new_ledger_gate
 from zbk.actors.serve.add_requests import AddRequests
 from zbk.actors.serve.journal import JournalActor
+from zbk.actors.serve.log_sync import LogSyncActor
+from zbk.actors.serve.log_syncs import LogSyncs
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.read import ReadActor
 from zbk.actors.serve.read_requests import ReadRequests
@@ -81,6 +84,7 @@ from zbk.protocol.write.writer import WriterCore
 from zbk.storage import ledger_directory
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.entry_logs.entry_log import LogSync
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.compaction_log import CompactionLog
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
@@ -88,6 +92,7 @@ from zbk.storage.journal.journal import Journal
 from zbk.storage.journal.replay import JournalReplay
 from zbk.storage.replay import Replayer
 from zbk.storage.tools.reindex import Reindex
+from zbk.storage.unjournaled import UnjournaledScan
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport import bundles
 
@@ -329,6 +334,7 @@ def _defects() -> Iterator[Defect]:
     yield from _repair_defects()
     yield from _copy_defects()
     yield from _directory_defects()
+    yield from _bypass_defects()
     yield from _data_set_defects()
     yield from _shared_client_defects()
     yield Defect(
@@ -571,6 +577,29 @@ def _directory_defects() -> Iterator[Defect]:
     yield Defect(
         "D2", "a checkpoint syncs the entry logs of the first ledger directory only", 200,
         [(Checkpoint, "sync_entry_logs", directories.first_directory_is_synced)],
+    )  # fmt: skip
+
+
+def _bypass_defects() -> Iterator[Defect]:
+    yield Defect(
+        "Y1", "a sync is answered without an fsync of the entry logs", 400,
+        [(LogSyncActor, "handle", bypass.syncs_nothing)],
+    )  # fmt: skip
+    yield Defect(
+        "Y2", "a start does not look for entries that only the entry logs have", 400,
+        [(UnjournaledScan, "run", bypass.finds_nothing)],
+    )  # fmt: skip
+    yield Defect(
+        "Y3", "a sync leaves out the entry logs that were sealed since the last one", 2_000,
+        [(LogSync, "_sync", bypass.skips_rolled_logs)],
+    )  # fmt: skip
+    yield Defect(
+        "Y4", "a sync is answered before the journal shows what it has synced", 2_000,
+        [(Turn, "logs_synced", bypass.answers_before_the_journal)],
+    )  # fmt: skip
+    yield Defect(
+        "Y5", "entries that came during an fsync of their log count as synced", 400,
+        [(LogSyncs, "ended", bypass.counts_what_came_later)],
     )  # fmt: skip
 
 

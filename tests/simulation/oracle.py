@@ -99,6 +99,7 @@ class BookieOracle:
         self._received: dict[int, Entries] = defaultdict(dict)
         self._durable_before: dict[int, set[int]] = defaultdict(set)  # on a disk that was wiped
         self._owed: dict[int, set[int]] = defaultdict(set)  # of that, until the ledger is cleared
+        self._log_synced: dict[int, set[int]] = defaultdict(set)  # by fsyncs of entry logs
         self._durable: dict[int, set[int]] = defaultdict(set)
         self._told_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._answered_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
@@ -153,8 +154,21 @@ class BookieOracle:
                 if isinstance(record, EntriesRecord):
                     self._durable[record.batch.ledger_id].update(record.batch.entry_ids)
                 elif isinstance(record, SyncedEntriesRecord):  # in entry logs, as a start will show
-                    ids = range(record.first_entry_id, record.last_entry_id + 1)
-                    self._durable[record.ledger_id].update(ids)
+                    self._check_synced(record)
+
+    def logs_synced(self, held: Mapping[int, Sequence[tuple[int, int]]]) -> None:
+        """Note that an fsync has returned that began when ledgers held these ranges."""
+        for ledger_id, ranges in held.items():
+            for first, last in ranges:
+                self._log_synced[ledger_id].update(range(first, last + 1))
+
+    def _check_synced(self, record: SyncedEntriesRecord) -> None:
+        ledger_id, durable = record.ledger_id, self._durable[record.ledger_id]
+        for entry_id in range(record.first_entry_id, record.last_entry_id + 1):
+            if entry_id in self._log_synced[ledger_id]:
+                durable.add(entry_id)
+            elif entry_id not in durable and not self.is_damaged:
+                self.violated("I7", f"journals L{ledger_id}/{entry_id} as synced without an fsync")
 
     def power_lost(self) -> None:
         """Forget what was promised for killed processes only."""
@@ -411,6 +425,7 @@ class BookieOracle:
     def audit(self, storage: BookieStorage) -> None:
         """Look whether everything promised is there; what is there is durable now."""
         self._late.clear()
+        self._log_synced.clear()
         # noted in the first of several directories only, a ledger of another one goes a round later
         half_done = storage.ledgers() if len(storage.ledger_dirs) > 1 else ()
         marked = sorted(self._marked.difference(half_done))

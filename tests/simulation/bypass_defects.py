@@ -1,0 +1,57 @@
+"""The wrong methods about bypass ledgers that ``tests.simulation.defects`` puts in."""
+
+from collections.abc import Sequence
+
+from zbk.actors.serve.log_sync import LogSyncActor
+from zbk.actors.serve.log_syncs import LogsSynced, LogSyncs, SyncLogs, UnsyncedEntries
+from zbk.actors.serve.turn import Turn
+from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.unjournaled import UnjournaledScan
+from zbk.transport.inbound import Outbound
+from zbk.wire.messages import SyncAnswer
+
+
+def syncs_nothing(self: LogSyncActor, message: SyncLogs) -> None:
+    """Y1: a sync is answered, and its entries are in the page cache."""
+    self._storage.tell(LogsSynced(message.directory_no))
+
+
+def finds_nothing(_self: UnjournaledScan) -> int:
+    """Y2: a start takes what the index and the journal have."""
+    return 0
+
+
+def skips_rolled_logs(self: LogSync) -> None:
+    """Y3: logs that were sealed since the last sync stay in the page cache."""
+    if self._current is not None:
+        self._sync_file(self._current)
+    if self._directory is not None:
+        self._files.sync_dir(self._directory)
+
+
+def answers_before_the_journal(self: Turn, synced: Sequence[UnsyncedEntries]) -> None:
+    """Y4: the entries are on the disk; the key of their ledger may not be."""
+    for entries in synced:
+        for first, last in entries.ranges:
+            entries.slot.ledger.synced(first, last)
+        for wait in entries.waits:
+            if isinstance(wait, Outbound):
+                self.answer(wait.inbound, wait.answer)
+            else:
+                answer = SyncAnswer(
+                    request_id=wait.request.request_id,
+                    incarnation=self.incarnation,
+                    last_add_synced=entries.slot.ledger.last_add_synced,
+                )
+                self.answer(wait, answer)
+
+
+_ended = LogSyncs.ended
+
+
+def counts_what_came_later(self: LogSyncs, directory_no: int) -> Sequence[UnsyncedEntries]:
+    """Y5: what was added during an fsync counts as synced by it."""
+    synced = _ended(self, directory_no)
+    directory = self._directories[directory_no]
+    directory.running, directory.waiting = directory.waiting, {}
+    return [*synced, *_ended(self, directory_no)]
