@@ -69,8 +69,8 @@ METRICS: Final = (
         "zbk_bookie_answer_seconds",
         "histogram",
         "Time from the receipt of adds to their answers; one value for each journal group. "
-        "vd_journal: answered after the write. pd_journal: answered after the fsync, recovery "
-        "adds of VD ledgers and syncs included.",
+        "vd_journal: answered after the write, adds past the journal included. pd_journal: "
+        "answered after the fsync, recovery adds of VD ledgers and syncs included.",
         labels=_TYPE,
     ),
     Metric(

@@ -1,0 +1,85 @@
+"""Ledgers that bypass the journal, on real bookies: kill -9, and what is written to the disk."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import zbk
+from zbk.cluster.local import LocalCluster
+
+BYPASS = zbk.LedgerType.VD_BYPASS_JOURNAL
+COUNT = 2_000
+SIZE = 1_000
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "data", bookie_options={"sync_interval_ms": 0}) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
+    with zbk.connect(cluster.metadata_uri, explicit_lac_ms=0) as connected:
+        yield connected
+
+
+def payloads(first: int, count: int) -> list[bytes]:
+    return [b"%08d" % number + os.urandom(SIZE - 8) for number in range(first, first + count)]
+
+
+def test_what_was_acknowledged_outlives_the_kill_of_all_bookies(
+    cluster: LocalCluster, client: zbk.Client
+) -> None:
+    """Nothing of it was synced, and no journal has it: a start finds it in the entry logs."""
+    ledger = client.create_ledger(ledger_type=BYPASS)
+    written = payloads(0, COUNT)
+    assert ledger.append_many(written).result(30)[-1] == COUNT - 1
+    for index in range(3):
+        cluster.kill(index)
+    for index in range(3):
+        cluster.restart(index)
+
+    with client.recover_ledger(ledger.ledger_id) as reader:
+        assert reader.last_add_confirmed == COUNT - 1
+        assert [bytes(one.payload) for one in reader.read(0, COUNT - 1)] == written
+
+
+def test_bookies_that_are_killed_in_turn_do_not_end_a_writer(
+    cluster: LocalCluster, client: zbk.Client
+) -> None:
+    written: list[bytes] = []
+    with client.create_ledger(ledger_type=BYPASS) as ledger:
+        for index in range(3):
+            part = payloads(len(written), COUNT)
+            written += part
+            ledger.append_many(part[: COUNT // 2]).result(30)
+            cluster.kill(index)
+            ledger.append_many(part[COUNT // 2 :]).result(30)
+            cluster.restart(index)
+            assert ledger.sync() == len(written) - 1
+
+    with client.open_ledger(ledger.ledger_id) as reader:
+        last = reader.last_add_confirmed
+        assert last == len(written) - 1
+        assert [bytes(one.payload) for one in reader.read(0, last)] == written
+
+
+def test_an_entry_is_written_once(client: zbk.Client) -> None:
+    """A journal has keys, LACs, and which entries were synced."""
+    sizes = {}
+    for ledger_type in (zbk.LedgerType.VD_JOURNAL, BYPASS):
+        before = journal_size(client)
+        with client.create_ledger(ledger_type=ledger_type) as ledger:
+            ledger.append_many(payloads(0, COUNT)).result(30)
+        sizes[ledger_type] = (journal_size(client) - before) / (3 * COUNT * SIZE)
+    assert sizes[zbk.LedgerType.VD_JOURNAL] > 1
+    assert sizes[BYPASS] < 0.01
+
+
+def journal_size(client: zbk.Client) -> int:
+    return sum(
+        client.bookie_info(one.bookie_id).journal_write_size for one in client.list_bookies()
+    )
