@@ -37,7 +37,7 @@ from zbk.actors.process.bookie_metrics import BookieMetrics
 from zbk.actors.process.descriptor_budget import plan_descriptors
 from zbk.actors.process.start_parts import StartParts, closed_storage, failing
 from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
-from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger, unsynced_ledgers
+from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.last_checkpoint import take_last_checkpoint
 from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
@@ -57,7 +57,7 @@ from zbk.metadata.values import BookieRegistration
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.identity import lock_directory
 from zbk.system.boot import boot_id
-from zbk.system.clock import monotonic_ms, monotonic_us, wall_ms
+from zbk.system.clock import monotonic_ms, wall_ms
 from zbk.system.descriptors import descriptor_limit
 from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem, OsFiles
@@ -144,10 +144,7 @@ class Bookie:
     def unsynced_ledgers(self) -> list[UnsyncedLedger]:
         """Return the ledgers of which a loss of power takes entries now; comes after ``start``."""
         assert self._actors is not None, "start comes first"
-        status, now_us = self._actors.status, monotonic_us()
-        groups = [group for queue in status.queues for group in queue.unsynced_groups()]
-        in_logs: list[UnsyncedLedger] = status.actors["storage"].unsynced(now_us)
-        return unsynced_ledgers(groups, now_us) + in_logs
+        return self._actors.status.unsynced_ledgers()
 
     # ------------------------------------------------------------------ start
 

@@ -8,6 +8,7 @@ import pykka
 from zbk.actors.identity.identity import service_note
 from zbk.actors.identity.losses import Losses
 from zbk.actors.serve.sync_queue import SyncQueue
+from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger, unsynced_ledgers
 from zbk.actors.upkeep.compaction_rounds import CompactionRounds
 from zbk.actors.upkeep.gc import GcAsked
 from zbk.actors.upkeep.scrub import ScrubAsked
@@ -16,7 +17,7 @@ from zbk.audit.trail import AuditCounts
 from zbk.config import BookieConfig
 from zbk.protocol.upkeep.compaction import CompactionKind
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.system.clock import monotonic_ms
+from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.event_log import EventLog, Names
 from zbk.system.files import FileSystem
 from zbk.system.process import usage
@@ -181,6 +182,13 @@ class BookieStatus:
             out_of_service=", ".join(self.failed_directories)[:256],
             limbo_ledger_count=self.losses.unchecked_count if self.losses.reasons else 0,
         )
+
+    def unsynced_ledgers(self) -> list[UnsyncedLedger]:
+        """Return the ledgers of which a loss of power takes entries now. Any thread."""
+        now_us = monotonic_us()
+        groups = [group for queue in self.queues for group in queue.unsynced_groups()]
+        in_logs: list[UnsyncedLedger] = self.actors["storage"].unsynced(now_us)
+        return unsynced_ledgers(groups, now_us) + in_logs
 
     def _space(self, path: str) -> tuple[int, int]:
         return self._files.free_size(path), self._files.total_size(path)

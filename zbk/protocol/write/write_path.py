@@ -277,10 +277,7 @@ class WritePath:
         return tuple(part for part in parts if part is not None)
 
     def hold(self) -> None:
-        """Acknowledge nothing, and leave the LAC where it is, until ``release``.
-
-        A writer that ends meanwhile does not release it: the ensemble is not known.
-        """
+        """Acknowledge nothing, and leave the LAC, until ``release``, or the end of the writer."""
         self._tracker.hold()
         self.is_held = True
 
