@@ -37,7 +37,7 @@ class Plan(msgspec.Struct, frozen=True):
     @classmethod
     def drawn(cls, dice: random.Random) -> "Plan":
         """Return a new one."""
-        ledger_type = dice.choice([zbk.LedgerType.PD_JOURNAL, zbk.LedgerType.VD_JOURNAL])
+        ledger_type = dice.choice(list(zbk.LedgerType))
         quorums = dice.choice(QUORUMS)
         if ledger_type.is_volatile and quorums[0] != quorums[1]:
             quorums = QUORUMS[0]  # a VD ledger cannot be striped
