@@ -36,6 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         store = open_store(running.metadata_uri)
         make_ledgers(store, [LEDGER_ID, 101, 102, 110, 120, 121, 122, *range(200, 230)])
         make_ledgers(store, [111], LedgerType.VD_JOURNAL)
+        make_ledgers(store, [112], LedgerType.VD_BYPASS_JOURNAL)
         store.close()
         yield running
 

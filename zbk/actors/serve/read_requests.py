@@ -158,7 +158,7 @@ class ReadRequests:
         if request.is_at_once:
             self._turn.answer(inbound, answer)
         else:
-            self._turn.answer_when_synced(slot, inbound, answer)
+            self._turn.answer_when_durable(slot, inbound, answer)
 
     # -------------------------------------------------------------- the fence
 

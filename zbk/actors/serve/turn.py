@@ -112,16 +112,25 @@ class Turn:
         self._answers.append(Outbound(inbound, answer))
 
     def is_synced(self, slot: LedgerSlot) -> bool:
-        """Return whether everything of a ledger is on stable storage."""
-        is_journal_synced = slot.ticket <= self._tickets[slot.journal_no].synced_number
-        return is_journal_synced and not slot.is_log_unsynced
+        """Return whether everything that a ledger has in its journal is on stable storage."""
+        return slot.ticket <= self._tickets[slot.journal_no].synced_number
 
     def answer_when_synced(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
-        """Answer at the end of the turn, or when everything of a ledger is on stable storage."""
+        """Answer at the end of the turn, or when a ledger's journal is on stable storage.
+
+        LACs leave in the order in which they rose, as their records do.
+        """
         if self.is_synced(slot):
             self.answer(inbound, answer)
         else:
-            self.answer_after_sync(slot, Outbound(inbound, answer))
+            self.ticket(slot).after_sync.append(Outbound(inbound, answer))
+
+    def answer_when_durable(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
+        """Answer at the end of the turn, or when everything of a ledger is on stable storage."""
+        if slot.is_log_unsynced:
+            self.log_syncs.wait(slot, Outbound(inbound, answer))
+        else:
+            self.answer_when_synced(slot, inbound, answer)
 
     def answer_after_sync(self, slot: LedgerSlot, outbound: Outbound) -> None:
         """Answer when everything of a ledger, and this turn, are on stable storage."""

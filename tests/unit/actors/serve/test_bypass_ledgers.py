@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, read_lac
+from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, write_lac
 from zbk.actors.serve.log_syncs import LogsSynced
 from zbk.actors.serve.storage_door import Quiesce
 from zbk.durability.limbo import LossReason
@@ -15,7 +15,15 @@ from zbk.errors import BusyError, OutOfDescriptorsError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, SyncedEntriesRecord
-from zbk.wire.messages import AddAnswer, LacAnswer, Message, Sync, SyncAnswer
+from zbk.wire.messages import (
+    AddAnswer,
+    GetLedgerInfo,
+    LacAnswer,
+    LedgerInfo,
+    Message,
+    Sync,
+    SyncAnswer,
+)
 
 BYPASS = LedgerType.VD_BYPASS_JOURNAL
 PD = LedgerType.PD_JOURNAL
@@ -179,20 +187,36 @@ def test_a_recovery_add_that_is_half_there_waits_for_both_halves(disk: Simulated
     assert [type(one) for one in world.answers] == [AddAnswer]
 
 
-def test_the_lac_for_a_recovery_waits_until_the_entries_before_the_fence_are_durable(
+def test_a_lac_does_not_wait_for_entry_logs_so_that_it_follows_no_higher_one(
     disk: SimulatedDisk,
 ) -> None:
+    world = bookie(disk)
+    add_some(world, 0, 4)
+    world.answers.clear()
+
+    world.say(write_lac(1, kind=BYPASS, request_id=5))
+    world.written()
+    world.say(write_lac(3, kind=BYPASS, request_id=6))
+    world.written()
+    world.synced_journal()
+
+    assert [one.lac for one in world.answers if isinstance(one, LacAnswer)] == [1, 3]
+
+
+def test_what_a_repair_relies_on_waits_until_it_is_durable(disk: SimulatedDisk) -> None:
     world = bookie(disk)
     add_some(world, 0, 2)
     world.answers.clear()
 
-    world.say(read_lac(kind=BYPASS, is_fencing=True))
+    world.say(GetLedgerInfo(request_id=3, ledger_id=LEDGER_ID))
     world.written()
     world.synced_journal()
     assert world.answers == []
     sync_all(world)
 
-    assert [type(one) for one in world.answers] == [LacAnswer]
+    (told,) = world.answers
+    assert isinstance(told, LedgerInfo)
+    assert told.ranges == [(0, 1)]
 
 
 def test_a_checkpoint_leaves_nothing_un_synced(disk: SimulatedDisk) -> None:
