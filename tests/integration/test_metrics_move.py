@@ -74,6 +74,7 @@ BY_A_START = {
     "zbk_disk_size_bytes",
 }
 ELSEWHERE = {
+    "zbk_audit_records_total": "tests/security/test_audit_log.py",
     "zbk_bookie_insecure": "tests/security/test_default_closed.py",
     "zbk_bookie_keys_refused_total": "tests/security/test_cluster_with_keys.py",
     "zbk_bookie_handshakes_failed_total": "tests/security/test_cluster_with_keys.py",

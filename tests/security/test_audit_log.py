@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import QUICK, Shell
-from tests.support.http import ask
+from tests.support.http import Scrape, ask
 from tests.support.secure_cluster import Keyring
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
@@ -94,11 +94,14 @@ def test_strangers_are_refused_in_lines(
 
 
 def test_calls_of_the_admin_api_are_lines(cluster: LocalCluster, audit_log: Path) -> None:
-    answer = ask(f"{cluster.bookies[0].http}/api/v1/ledger/delete?ledger_id=0", "DELETE")
+    http = cluster.bookies[0].http
+    count = Scrape(http).value("zbk_audit_records_total", result="written")
+    answer = ask(f"{http}/api/v1/ledger/delete?ledger_id=0", "DELETE")
     assert answer.status == 403
     line = wait_for(audit_log, action="admin", what="DELETE /api/v1/ledger/delete")
     assert line["outcome"] == "refused"
     assert line["address"].startswith("127.0.0.1:")
+    wait_until(lambda: Scrape(http).value("zbk_audit_records_total", result="written") > count)
 
 
 def test_commands_on_principals_and_keys_are_lines(
