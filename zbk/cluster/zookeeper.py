@@ -32,7 +32,7 @@ import msgspec
 from zbk.cluster.java import find_java, zookeeper_class_path
 from zbk.errors import MetadataUnavailableError
 from zbk.system.clock import monotonic_s
-from zbk.system.ports import free_ports, is_free_port
+from zbk.system.ports import PortLeases, free_ports, is_free_port
 from zbk.system.private_file import open_private
 
 HOST: Final = "127.0.0.1"
@@ -135,6 +135,7 @@ class LocalZooKeeper:
         self._folder = Path(folder).absolute()
         self._host = host
         self._port = port
+        self._ports = PortLeases()  # the port stays this server's while it is down
         self._run_in = tuple(run_in)
         self._environment = dict(os.environ if environment is None else environment)
         self._java = find_java(self._environment)
@@ -159,7 +160,7 @@ class LocalZooKeeper:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._folder / "data").mkdir(mode=0o700, exist_ok=True)
         for _ in range(PORT_ATTEMPT_COUNT_MAX):
-            port = self._port or free_ports(1)[0]
+            port = self._port or self._ports.take() or free_ports(1)[0]
             self._launch(port)
             try:
                 is_up = self._wait_ready(port, deadline_s)

@@ -76,6 +76,9 @@ class PortLeases:
         while self._leases:
             self._leases.popitem()[1].close()
 
+    def __del__(self) -> None:
+        self.release()
+
     def _lease(self, port: int) -> bool:
         """Bind a port that no socket has, not even one that does not listen."""
         lease = socket.socket()
