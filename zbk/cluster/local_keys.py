@@ -89,7 +89,7 @@ class LocalKeys:
 
         with closing(ZooKeeperStore(metadata)) as store:
             members = store.members or Members(operators=(store.own_identity,))
-            secure_tree(store, members)
+            secure_tree(store, members, settle=lambda: None)  # nothing else runs yet
             complete(store)
 
     def admit(self, metadata: str) -> None:

@@ -4,15 +4,17 @@ The record of the members is written first and the root follows, then the rest, 
 children. Each step leaves a tree that works for the members: a list that is not converted yet is
 open, or has the operators of before, to whom the caller belongs. So a conversion that was
 interrupted is simply run again. Nodes that processes with the former members create meanwhile are
-found by the next pass.
+found by the next pass. The last pass begins ``SETTLE_S`` after one that changed nothing: by then
+the processes that are connected have heard of the new members.
 
 Any thread; calls block.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
+from threading import Event
 from typing import Final, Protocol
 
 import msgspec
@@ -27,7 +29,12 @@ from zbk.metadata.stores.node_rights import (
     rights_on,
 )
 
-PASS_COUNT_MAX: Final = 5
+PASS_COUNT_MAX: Final = 6
+SETTLE_S: Final = 1.0
+
+
+def _settle() -> None:
+    Event().wait(SETTLE_S)
 
 
 class Tree(Protocol):
@@ -89,8 +96,12 @@ def check_tree(tree: Tree, members: Members, node_count_max: int | None = None) 
     return _pass(tree, members, is_dry=True, node_count_max=node_count_max)
 
 
-def secure_tree(tree: Tree, members: Members) -> list[KindCount]:
+def secure_tree(
+    tree: Tree, members: Members, settle: Callable[[], None] = _settle
+) -> list[KindCount]:
     """Give every node the rights of the rule; return what was changed. Calling again is safe.
+
+    ``settle`` waits until other processes have heard of the members.
 
     Raises:
         InvalidOptionError: the members are malformed, or this process is no operator.
@@ -104,6 +115,7 @@ def secure_tree(tree: Tree, members: Members) -> list[KindCount]:
     if tree.members != members:
         tree.change_members(members)
     found: dict[str, KindCount] = {}
+    is_settled = False
     for _ in range(PASS_COUNT_MAX):
         counts = _pass(tree, members, is_dry=False)
         for one in counts:
@@ -113,7 +125,10 @@ def secure_tree(tree: Tree, members: Members) -> list[KindCount]:
             else:
                 before.changed_count += one.changed_count
         if not any(one.changed_count for one in counts):
-            break
+            if is_settled:
+                break
+            settle()
+            is_settled = True
     return list(found.values())
 
 

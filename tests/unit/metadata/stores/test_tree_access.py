@@ -58,14 +58,30 @@ def test_a_node_that_went_is_no_error() -> None:
     assert [path for path, _ in nodes_of(tree)] == ["/", "/ledgers", "/ledgers/L2"]
 
 
+def at_once() -> None:
+    """No other process runs."""
+
+
+def test_a_node_of_a_process_that_had_not_heard_of_the_members_is_closed() -> None:
+    tree = FakeTree("/ledgers")
+    open_list = tree.lists["/ledgers"]
+
+    def late() -> None:
+        tree.lists["/ledgers/L1"] = open_list
+
+    secure_tree(tree, MEMBERS, late)
+
+    assert tree.lists["/ledgers/L1"] == rights_on("/ledgers/L1", MEMBERS)
+
+
 def test_the_members_are_written_first_and_then_parents_before_children() -> None:
     tree = FakeTree("/ledgers", "/ledgers/L1")
 
-    (root, ledgers) = secure_tree(tree, MEMBERS)
+    (root, ledgers) = secure_tree(tree, MEMBERS, at_once)
 
     assert tree.steps == ["members", "/", "/ledgers", "/ledgers/L1"]
     assert (root.changed_count, ledgers.changed_count) == (1, 2)
     assert tree.lists["/ledgers/L1"] == rights_on("/ledgers/L1", MEMBERS)
     tree.steps.clear()
-    assert [one.changed_count for one in secure_tree(tree, MEMBERS)] == [0, 0]
+    assert [one.changed_count for one in secure_tree(tree, MEMBERS, at_once)] == [0, 0]
     assert tree.steps == []
