@@ -51,12 +51,21 @@ class Worker:
 
     def __init__(self, connection: ClusterConnection, **options: object) -> None:
         self.failures: list[BaseException] = []
+        self._connection = connection
         config = AutorecoveryConfig(**options)  # type: ignore[arg-type]
         self.worker = ReplicationWorker(connection, "worker", config, self.failures.append)
 
     def __enter__(self) -> Self:
         self.worker.start()
         return self
+
+    def make_whole(self, ledgers: Ledgers, victim: str) -> None:
+        """Report all ledgers, and wait until the worker has done with them."""
+        tasks = self._connection.tasks
+        for ledger_id in ledgers.contents:
+            tasks.report(ledger_id, [victim], MissingReason.BY_HAND)
+        wait_until(lambda: not list(tasks.list()), 60, what="the tasks to be done")
+        wait_until(lambda: not tasks.locked_ids(), what="the locks to be given back")
 
     def __exit__(self, *_args: object) -> None:
         self.worker.stop()
@@ -71,11 +80,8 @@ def test_a_worker_makes_every_ledger_whole_on_the_bookies_that_are_left(
     ledgers = Ledgers(client, victim)
     kill_for_good(cluster, connection, 0)
 
-    with Worker(connection):
-        for ledger_id in ledgers.contents:
-            connection.tasks.report(ledger_id, [victim], MissingReason.BY_HAND)
-        wait_until(lambda: not list(connection.tasks.list()), 60, what="the tasks to be done")
-        wait_until(lambda: not connection.tasks.locked_ids(), what="the locks to be given back")
+    with Worker(connection) as worker:
+        worker.make_whole(ledgers, victim)
 
     ledgers.check_whole_without(victim)
     assert not list(connection.tasks.list_unrepairable())

@@ -20,10 +20,7 @@ PASSWORD = b"s3cret-of-a-ledger"
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
-    made = Keyring(tmp_path_factory.mktemp("keys"))
-    for name in ("bookie", "alice", "stranger"):
-        made.make(name)
-    return made
+    return Keyring.of(tmp_path_factory.mktemp("keys"), "bookie", "alice", "stranger")
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,7 @@ from zbk.metadata.stores.connect import open_store
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
-    made = Keyring(tmp_path_factory.mktemp("keys"))
-    for name in ("bookie", "alice", "mallory"):
-        made.make(name)
-    return made
+    return Keyring.of(tmp_path_factory.mktemp("keys"), "bookie", "alice", "mallory")
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,7 @@ from zbk.cluster.local import LocalCluster
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
-    made = Keyring(tmp_path_factory.mktemp("keys"))
-    for name in ("bookie", "alice", "bob"):
-        made.make(name)
-    return made
+    return Keyring.of(tmp_path_factory.mktemp("keys"), "bookie", "alice", "bob")
 
 
 @pytest.fixture(scope="module")

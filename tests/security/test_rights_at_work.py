@@ -14,7 +14,6 @@ from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 from zbk.config import ClientConfig
-from zbk.metadata.records.underreplication import MissingReason
 from zbk.protocol.ledger.access import grants_of
 from zbk.security.namespaces import Namespace
 
@@ -28,10 +27,7 @@ ORDERS = {
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
-    made = Keyring(tmp_path_factory.mktemp("keys"))
-    for name in ("host", *PRINCIPALS):
-        made.make(name)
-    return made
+    return Keyring.of(tmp_path_factory.mktemp("keys"), "host", *PRINCIPALS)
 
 
 def set_up(cluster: LocalCluster, keys: Keyring) -> None:
@@ -65,11 +61,8 @@ def test_a_worker_with_the_role_bookie_repairs_the_ledgers_of_others(
     ):
         ledgers = Ledgers(alice, victim)
         kill_for_good(cluster, connection, 0)
-        with Worker(connection):
-            for ledger_id in ledgers.contents:
-                connection.tasks.report(ledger_id, [victim], MissingReason.BY_HAND)
-            wait_until(lambda: not list(connection.tasks.list()), 60, what="the tasks to be done")
-            wait_until(lambda: not connection.tasks.locked_ids(), what="the locks to be given back")
+        with Worker(connection) as worker:
+            worker.make_whole(ledgers, victim)
 
         ledgers.check_whole_without(victim)
         owners = {alice.get_ledger_metadata(one).known_access.owner for one in ledgers.contents}

@@ -125,10 +125,7 @@ def test_the_matrix_has_every_operation_of_the_wire() -> None:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
-    made = Keyring(tmp_path_factory.mktemp("keys"))
-    for name in ("host", *PRINCIPALS):
-        made.make(name)
-    return made
+    return Keyring.of(tmp_path_factory.mktemp("keys"), "host", *PRINCIPALS)
 
 
 @pytest.fixture(scope="module")

@@ -77,10 +77,7 @@ def assert_complete(client: zbk.Client, load: Load) -> None:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keyring:
-    made = Keyring(tmp_path / "keys")
-    for name in ("bookie", "alice"):
-        made.make(name)
-    return made
+    return Keyring.of(tmp_path / "keys", "bookie", "alice")
 
 
 def restart_all(cluster: RollingCluster, load: Load) -> None:

@@ -70,7 +70,7 @@ class CopyBody:
         self._pool.request(effect.bookie_id, request, frames, effect, self._on_reply)
 
     def _on_reply(self, news: News) -> None:
-        assert isinstance(news, Reply), "whoever asks gets replies"
+        assert isinstance(news, Reply), "each question gets a reply"
         self._handle(event_of(news))
 
 

@@ -178,7 +178,7 @@ class _OutsideSyncBody:
         for slot, bookie_id in enumerate(bookies):
 
             def deliver(news: News, slot: int = slot) -> None:
-                assert isinstance(news, Reply), "whoever asks gets replies"
+                assert isinstance(news, Reply), "each question gets a reply"
                 answers[slot] = _cursor(news)
                 if len(answers) == len(bookies):
                     done(answers)

@@ -62,7 +62,7 @@ class ReaderBody:
 
     def _ask_lac(self, read: LacRead, slot: int, metadata: LedgerMetadata, done: LacDone) -> None:
         def deliver(news: News) -> None:
-            assert isinstance(news, Reply), "whoever asks gets replies"
+            assert isinstance(news, Reply), "each question gets a reply"
             if read.is_over:
                 return
             read.answered(slot, lac_of(news))
@@ -235,7 +235,7 @@ class _Part:
         )
 
         def deliver(news: News) -> None:
-            assert isinstance(news, Reply), "whoever asks gets replies"
+            assert isinstance(news, Reply), "each question gets a reply"
             self._handle(reader.ReadAnswered(effect.slot, effect.read_id, body_of(news)))
 
         frames = (bytes(encode_ids(ids)),) if is_striped else ()

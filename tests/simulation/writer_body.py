@@ -182,7 +182,7 @@ class WriterBody:
         return deliver
 
     def _on_reply(self, news: News) -> None:
-        assert isinstance(news, Reply), "whoever asks gets replies"
+        assert isinstance(news, Reply), "each question gets a reply"
         if not self.is_over:
             event = _event_of(news)
             if event is not None:
@@ -318,7 +318,7 @@ class WriterBody:
         self.pool.request(send.bookie_id, sync, (), key, self._on_catch_up)
 
     def _on_catch_up(self, news: News) -> None:
-        assert isinstance(news, Reply), "whoever asks gets replies"
+        assert isinstance(news, Reply), "each question gets a reply"
         key, outcome = news.key, news.outcome
         assert isinstance(key, CatchUpKey)
         if self.is_over or self._changing is None:

@@ -1,6 +1,7 @@
 """Keys for clusters of tests: files, principals, and clients that use them."""
 
 from pathlib import Path
+from typing import Self
 
 import zbk
 from tests.support.waiting import wait_until
@@ -20,6 +21,14 @@ class Keyring:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+
+    @classmethod
+    def of(cls, folder: Path, *names: str) -> Self:
+        """Make a folder with these keys."""
+        made = cls(folder)
+        for name in names:
+            made.make(name)
+        return made
 
     def make(self, name: str) -> str:
         """Make a key; return the path of its private file."""

@@ -102,7 +102,10 @@ class UnjournaledScan:
     def _has_wanted(self, log_id: int) -> bool:
         """Return whether a log may have entries of bypass ledgers."""
         scan = EntryLogScan(self._files, self._directory, log_id, self._owner)
-        ledgers = scan.map_of_ledgers()
+        try:
+            ledgers = scan.map_of_ledgers()
+        except CorruptRecordError:  # it cannot be read: the walk meets that, and fails the start
+            return True
         return ledgers is None or any(self._handle(one) is not None for one in ledgers)
 
     def _handle(self, ledger_id: int) -> IndexHandle | None:

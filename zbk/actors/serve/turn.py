@@ -273,6 +273,9 @@ class Turn:
             self.log_syncs.stored(slot, batch, lac, self._received_us or monotonic_us())
         else:
             self._journal(one, tickets)
+        if one.inbound.span is not None:
+            one.inbound.span.event("admitted")
+            ticket.spans.append(one.inbound.span)
 
     def _journal(self, one: Admitted, tickets: JournalTickets) -> None:
         batch, slot, ticket = one.batch, one.slot, tickets.filled
@@ -280,9 +283,6 @@ class Turn:
         if one.recorded_lac is not None:
             slot.ledger.lac_recorded(one.recorded_lac, ticket.number, tickets.synced_number)
             self._watches.recorded(slot)
-        if one.inbound.span is not None:
-            one.inbound.span.event("admitted")
-            ticket.spans.append(one.inbound.span)
         if one.has_cursor:
             ticket.stored.append(Stored(slot, batch.first_entry_id, batch.last_entry_id))
 

@@ -9,12 +9,13 @@ from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, write_lac
 from zbk.actors.serve.log_syncs import LogsSynced
-from zbk.actors.serve.storage_door import Quiesce
+from zbk.actors.serve.storage_door import Quiesce, Requests
 from zbk.durability.limbo import LossReason
 from zbk.errors import BusyError, OutOfDescriptorsError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, SyncedEntriesRecord
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import (
     AddAnswer,
     GetLedgerInfo,
@@ -155,6 +156,28 @@ def test_one_fsync_serves_all_ledgers_of_the_directory(disk: SimulatedDisk) -> N
     (answer,) = world.answers
     assert isinstance(answer, AddAnswer)
     assert answer.last_add_synced == 3, "it moved with the sync of another ledger"
+
+
+class SpanLike:
+    """A span that remembers its events."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def event(self, name: str) -> None:
+        self.events.append(name)
+
+
+def test_the_trace_of_an_add_has_its_admission(disk: SimulatedDisk) -> None:
+    world, span = bookie(disk), SpanLike()
+    add_some(world, 0, 1)
+    request, *frames = add(batch(1, [payload(1)]), kind=BYPASS)
+    traced = Inbound(b"peer", request, tuple(frames), 100, span=span)  # type: ignore[arg-type]
+
+    world.tell(Requests([traced]))
+
+    assert span.events == ["admitted"]
+    assert list(map(id, world.groups[-1].spans)) == [id(span)]
 
 
 def test_an_add_that_is_sent_again_waits_until_its_entries_are_durable(
