@@ -75,6 +75,7 @@ ARGUMENTS = {
     "bookie rebuild-index": "",
     "bookie retire-dir": "/gone",
     "bookie renew-dir": "/gone",
+    "bookie expand-storage": "",
     "bookie format": "",
     "autorecovery status": "",
     "autorecovery whoisauditor": "",

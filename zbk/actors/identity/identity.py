@@ -3,9 +3,10 @@
 The id is in a cookie, byte for byte the same in every directory and in the metadata store. It is
 not the address: a new bookie at an old address is another bookie.
 
-The directories are those in the cookie, forever. The path of a directory may change only if it is
-the only one of its kind. Of several, none may be added, removed or moved; one can be taken out of
-service (``zbk.storage.directory.service_note``), and is not read then.
+The directories are those in the cookie. The path of a directory may change only if it is the only
+one of its kind. Of several, none may be removed or moved. One can be taken out of service
+(``zbk.storage.directory.service_note``), and is not read then. Empty ones can be added
+(``zbk.actors.identity.expansion``).
 
 Source: BookKeeper's ``Cookie`` and ``LegacyCookieValidation``.
 """
@@ -13,6 +14,7 @@ Source: BookKeeper's ``Cookie`` and ``LegacyCookieValidation``.
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from zbk.config import BookieConfig
 from zbk.errors import BookieError, CookieMismatchError, InvalidOptionError, ZbkError
@@ -20,6 +22,7 @@ from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import initialise, instance_id
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
+from zbk.storage.directory import unfinished
 from zbk.storage.directory.identity import (
     COOKIE_NAME,
     PLACE_NAME,
@@ -32,6 +35,9 @@ from zbk.storage.directory.identity import (
 from zbk.storage.directory.service_note import ServiceNote, read_note
 from zbk.system.clock import wall_ms
 from zbk.system.files import FileSystem
+
+EXPAND_COMMAND: Final = "zbk bookie expand-storage"
+"""The command that adds directories, as its note of being unfinished names it."""
 
 
 def directories(config: BookieConfig) -> list[str]:
@@ -204,6 +210,9 @@ def local_cookie(files: FileSystem, config: BookieConfig, *, besides: str = "") 
 def _read_local(files: FileSystem, config: BookieConfig, besides: str = "") -> Cookie | None:
     dirs = [one for one in in_service(files, config) if one != besides]
     try:
+        for path in dirs:
+            if unfinished.unfinished_command(files, path) == EXPAND_COMMAND:
+                unfinished.check_finished(files, path)  # the cookies may differ meanwhile
         found = _local_cookie(files, dirs)
         if found is None:
             return None
@@ -230,8 +239,9 @@ def _check_places(
         if given != own and max(len(given), len(own)) > 1:
             raise CookieMismatchError(
                 f"bookie {cookie.bookie_id} has the {name} directories {' and '.join(own)}, in "
-                f"this order, and was given {' and '.join(given)}: none can be added, left out or "
-                "moved; give those in its cookie. Take a broken one out of service with "
+                f"this order, and was given {' and '.join(given)}: none can be added, left "
+                "out or moved by configuration alone; give those in its cookie. Add empty ones "
+                "with `zbk bookie expand-storage`; take a broken one out of service with "
                 "`zbk bookie retire-dir`"
             )
     for path in dirs:

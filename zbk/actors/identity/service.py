@@ -171,7 +171,7 @@ def check_renew(files: FileSystem, config: BookieConfig, path: str) -> None:
     with FailStop().guard(path, "write"):
         if not files.exists(path):
             raise BookieError(f"{path} is not there: is the disk mounted?")
-        names = _names_in(files, path)
+        names = names_in(files, path)
         if names and read_cookie(files, path) not in (None, cookie):
             raise BookieError(f"{path} belongs to another bookie: empty it first")
         if names and read_cookie(files, path) is None:
@@ -194,7 +194,7 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
         # the cookie first: with it this can be run again; the note decides
         if read_cookie(files, path) is None:
             write_cookie(files, path, cookie)
-        for name in _names_in(files, path):
+        for name in names_in(files, path):
             if name != COOKIE_NAME:
                 remove_tree(files, f"{path}/{name}")
         files.sync_dir(path)
@@ -202,19 +202,17 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
         if path in config.journal_dirs:
             forget_journal(files, ledger_dirs, config.journal_dirs.index(path))
         else:
-            _make_ledger_directory(files, path, ledger_dirs[0])
+            make_ledger_directory(files, path, ledger_dirs[0])
         write_place(files, path, place_of(config, path))
         _write(files, [*others, path], note.without(path))
 
 
-# ------------------------------------------------------------------ private
-
-
-def _names_in(files: FileSystem, path: str) -> list[str]:
+def names_in(files: FileSystem, path: str) -> list[str]:
+    """Return the names in a directory, without those that show nothing about its use."""
     return [name for name in files.list_dir(path) if name not in _NOT_OURS]
 
 
-def _make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
+def make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
     """Make a ledger directory without ledgers, with the files of a checkpoint."""
     for name in ("index", "logs"):
         files.make_dirs(f"{path}/{name}")
@@ -225,6 +223,9 @@ def _make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
     mark = LastMark(files, other, FailStop()).load()
     if mark is not None:
         LastMark(files, path, FailStop()).write(_without_ledgers(mark))
+
+
+# ------------------------------------------------------------------ private
 
 
 def _without_ledgers(mark: LogMark) -> LogMark:

@@ -1,4 +1,4 @@
-"""``zbk bookie retire-dir`` and ``renew-dir``: directories out of service, and back."""
+"""``zbk bookie retire-dir``, ``renew-dir``, ``expand-storage``: directories of a stopped bookie."""
 
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from zbk.cli.config_options import directory_options, offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_object
+from zbk.cli.store import cluster_address, metadata_store
 from zbk.config import BookieConfig
 
 RETIRE_WARNING = (
@@ -78,6 +79,45 @@ def renew_dir(
         return
     renew(OsFiles(), config, path)
     print_object({"directory": path, "is_in_service": True}, output)
+
+
+@command(
+    "expand-storage",
+    ("zbk bookie expand-storage --config bookie.toml", "its file lists a new directory at the end"),
+    ("zbk bookie expand-storage ... --ledger-dir /l1 --ledger-dir /l2", "the old ones first"),
+)
+@yes_option
+@directory_options
+@output_option
+def expand_storage(
+    yes: bool,
+    output: Format,
+    **options: Any,  # noqa: ANN401 - fields of BookieConfig
+) -> None:
+    """Add new, empty directories to a stopped bookie.
+
+    The configuration names the bookie's directories in their order, then the new ones, which must
+    exist and be empty. Ledgers stay where they are; new ledgers use all directories. A directory
+    that was added stays. After an interruption, run the command again.
+    """
+    from zbk.actors.identity.expansion import check_expansion, expand
+    from zbk.system.files import OsFiles
+
+    config = offline_config(BookieConfig, options)
+    with metadata_store(cluster_address(config.metadata or None)) as store:
+        found = check_expansion(OsFiles(), store, config)
+        new = " and ".join(found.new)
+        warning = f"bookie {found.after.bookie_id} will need {new or 'all directories'} forever"
+        if not is_confirmed(f"Add {new}?", yes=yes, warning=warning):
+            return
+        expand(OsFiles(), store, config)
+    shown = {
+        "bookie_id": found.after.bookie_id,
+        "journal_dirs": list(found.after.journal_dirs),
+        "ledger_dirs": list(found.after.ledger_dirs),
+        "added": list(found.new),
+    }
+    print_object(shown, output)
 
 
 def _of(config: BookieConfig, directory: str) -> str:

@@ -193,6 +193,10 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
                 "directory:renew_dir",
                 "Bring a directory of a stopped bookie back into service, empty.",
             ),
+            "expand-storage": (
+                "directory:expand_storage",
+                "Add new, empty directories to a stopped bookie.",
+            ),
             "format": ("offline:format_", "Remove all data of a stopped bookie."),
         },
     ),

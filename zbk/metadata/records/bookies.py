@@ -18,6 +18,7 @@ import msgspec
 
 from zbk.errors import (
     BadVersionError,
+    CookieMismatchError,
     CorruptRecordError,
     InvalidOptionError,
     MetadataAccessError,
@@ -133,6 +134,27 @@ class BookieRegistry:
             )
 
         return self._change_cookie(bookie_id, raised)
+
+    def expand_cookie(self, before: Cookie, after: Cookie) -> None:
+        """Replace the directories of a bookie by more, of which the first are the old ones.
+
+        Raises:
+            CookieMismatchError: the cookie has other directories.
+            NoNodeError, MetadataUnavailableError: as ``raise_incarnation``.
+        """
+        path = cookie_path(before.bookie_id)
+
+        def expanded(now: StoredCookie) -> StoredCookie | None:
+            own = (now.journal_dirs, now.ledger_dirs)
+            if own == (after.journal_dirs, after.ledger_dirs):
+                return None
+            if own != (before.journal_dirs, before.ledger_dirs):
+                raise CookieMismatchError(f"{path} has other directories: another command ran")
+            return msgspec.structs.replace(
+                now, journal_dirs=after.journal_dirs, ledger_dirs=after.ledger_dirs
+            )
+
+        self._change_cookie(before.bookie_id, expanded)
 
     def forget_served(self, bookie_id: str) -> None:
         """Record that a bookie's directories were wiped, so they do not show that it has served.

@@ -44,6 +44,15 @@ def write_cookie(files: FileSystem, directory: str, cookie: bytes) -> None:
     replace_file(files, directory, COOKIE_NAME, cookie)
 
 
+def replace_cookie(files: FileSystem, directory: str, cookie: bytes) -> None:
+    """Write a cookie into a directory, durably, in place of an earlier one of the same bookie.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    replace_file(files, directory, COOKIE_NAME, cookie)
+
+
 def read_place(files: FileSystem, directory: str) -> str:
     """Return the place in a directory; empty if it has none.
 

@@ -187,6 +187,13 @@ class LastMark:
         if self._mark is not None:
             self._mark = self._mark.without(journal_no)
 
+    def extend(self, journal_count: int) -> LogMark:
+        """Add journals, at their starts; return the mark. Durable with the next ``write``."""
+        assert self._mark is not None, "load comes first"
+        more = [NO_POSITION] * (journal_count - len(self._mark.positions))
+        self._mark = msgspec.structs.replace(self._mark, positions=(*self._mark.positions, *more))
+        return self._mark
+
     def _write(self, slot: bytes) -> None:
         if self._mark is None:
             self._write_first(slot)

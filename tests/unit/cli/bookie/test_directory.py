@@ -186,6 +186,31 @@ def test_both_ask_first(run: Run, config: BookieConfig, places: list[str], comma
     assert noted == (command == "renew-dir")
 
 
+# ---------------------------------------------------------------- more of them
+
+
+def test_a_new_directory_is_added(
+    run: Run, config: BookieConfig, places: list[str], tmp_path: Path
+) -> None:
+    new = tmp_path / "l3"
+    more = [*places, "--ledger-dir", str(new)]
+    missing = run("bookie", "expand-storage", "--yes", *more)
+    assert missing.exit_code == 6
+    assert f"{new} is not there" in missing.output
+    new.mkdir()
+
+    added = run("bookie", "expand-storage", "--yes", *more, "-o", "json")
+
+    assert added.exit_code == 0, added.output
+    shown = json.loads(added.stdout)
+    assert (shown["added"], shown["ledger_dirs"]) == ([str(new)], [*config.ledger_dirs, str(new)])
+    assert run("bookie", "sanity", *more).exit_code == 0
+    assert run("bookie", "sanity", *places).exit_code == 6
+    again = run("bookie", "expand-storage", "--yes", *more)
+    assert again.exit_code == 1
+    assert "none is new" in again.output
+
+
 # ---------------------------------------------------------------- offline
 
 
