@@ -78,7 +78,7 @@ def advance(store: SqliteStore, clock: Clock, by_ms: int, step_ms: int = LEASE_M
     end_ms = clock.now_ms + by_ms
     steps_ms = [*range(clock.now_ms + step_ms, end_ms - 1, step_ms), end_ms - 1, end_ms]
     for clock.now_ms in steps_ms:
-        wait_until(lambda: store._polled_ms == clock.now_ms)
+        wait_until(lambda: store._lease.polled_ms == clock.now_ms)
 
 
 # ------------------------------------------------------------------ durability
@@ -133,8 +133,8 @@ def test_a_session_that_is_renewed_stays(place: Place) -> None:
     for _ in range(8):
         clock.now_ms += LEASE_MS // 6
         for store in (one, two):
-            wait_until(lambda store=store: store._polled_ms == clock.now_ms)  # type: ignore[misc] # a default binds the loop's value
-        wait_until(lambda: clock.now_ms - one._renewed_ms < LEASE_MS // 3)
+            wait_until(lambda store=store: store._lease.polled_ms == clock.now_ms)  # type: ignore[misc] # a default binds the loop's value
+        wait_until(lambda: clock.now_ms - one._lease.renewed_ms < LEASE_MS // 3)
 
     assert two.children("/") == ["mine"]
     assert one.session_state() is CONNECTED

@@ -45,6 +45,7 @@ from zbk.metadata.stores.callbacks import (
     Subscription,
 )
 from zbk.metadata.stores.poll_pace import PollPace
+from zbk.metadata.stores.session_lease import PATIENCE_MS, SessionLease
 from zbk.metadata.stores.sqlite_file import database_path, open_database
 from zbk.metadata.stores.sqlite_transactions import reading, writing
 from zbk.metadata.stores.store import Create, Delete, Node, Operation, SessionState, SetValue, Watch
@@ -60,7 +61,6 @@ QUIET_POLL_MS = 500
 QUIET_POLL_LEASE_SHARE = 8
 """The longest interval of polls as a part of the lease, which must be renewed at a third."""
 
-_POLL_BUSY_TIMEOUT_MS = 200  # the poll thread must not wait long for other writers
 _CLOSE_TIMEOUT_S = 5.0  # for the poll thread to end
 
 ResultT = TypeVar("ResultT")
@@ -89,17 +89,17 @@ class SqliteStore:
     ) -> None:
         self._address = uri
         self._timeout_s = timeout_s
-        self._lease_ms = session_timeout_ms
         longest_ms = min(QUIET_POLL_MS, session_timeout_ms // QUIET_POLL_LEASE_SHARE)
         self._pace = PollPace(busy_ms=poll_ms, quiet_ms=max(poll_ms, longest_ms))
         self._now_ms = now_ms
         self._pid = os.getpid()
         self._lock = threading.Lock()  # of the callers' connection
-        self._connection, self._session_id = self._open(database_path(uri, must_exist=must_exist))
-        self._renewed_ms = self._polled_ms = self._judge_ms = now_ms()
-        self._pace.changed(self._polled_ms)
+        path = database_path(uri, must_exist=must_exist)
+        self._connection, self._session_id = self._open(path, session_timeout_ms)
+        self._lease = SessionLease(session_timeout_ms, now_ms())
+        self._pace.changed(self._lease.polled_ms)
         self._poll_connection = open_database(database_path(uri), uri, timeout_s)
-        self._poll_connection.execute(f"PRAGMA busy_timeout = {_POLL_BUSY_TIMEOUT_MS}")
+        self._poll_connection.execute(f"PRAGMA busy_timeout = {PATIENCE_MS}")
         # a lease need not outlive a power loss, and its renewals must not load the disk
         self._poll_connection.execute("PRAGMA synchronous = NORMAL")
         self._watched: dict[Subscription, tree.Watched] = {}
@@ -198,7 +198,7 @@ class SqliteStore:
         """Return the session's present state."""
         if self._is_closed:
             return SessionState.LOST
-        is_over = self._now_ms() >= self._renewed_ms + self._lease_ms
+        is_over = self._lease.is_over(self._now_ms())
         return SessionState.SUSPENDED if is_over else self._state
 
     def close(self) -> None:
@@ -308,10 +308,7 @@ class SqliteStore:
             if self._wake.wait(self._pace.pause_ms(self._now_ms()) / 1000):
                 self._pace.changed(self._now_ms())
             self._wake.clear()
-            now_ms = self._now_ms()
-            if now_ms - self._polled_ms > self._lease_ms // 3:
-                self._judge_ms = now_ms + self._lease_ms // 2  # was suspended, as perhaps others
-            self._polled_ms = now_ms
+            self._lease.poll(self._now_ms())
             trouble = ""
             for task in (self._look, self._renew, self._remove_dead):
                 try:
@@ -326,7 +323,7 @@ class SqliteStore:
                     error=trouble,
                 )
             last_trouble = trouble
-            if self._now_ms() >= self._renewed_ms + self._lease_ms * 2 // 3:
+            if self._lease.is_late(self._now_ms()):
                 self._become(SessionState.SUSPENDED)
 
     def _look(self) -> None:
@@ -354,31 +351,25 @@ class SqliteStore:
             self._renew(is_due=True)
 
     def _renew(self, *, is_due: bool = False) -> None:
-        if not is_due and self._now_ms() < self._renewed_ms + self._lease_ms // 3:
+        if not is_due and not self._lease.is_due(self._now_ms()):
             return
         session_id = self._session_id
-        with writing(self._poll_connection, self._renewal_patience_ms(), _POLL_BUSY_TIMEOUT_MS):
+        patience_ms = self._lease.patience_ms(self._now_ms())
+        with writing(self._poll_connection, patience_ms, PATIENCE_MS):
             now_ms = self._now_ms()
             if not tree.renew_session(self._poll_connection, session_id, now_ms):
-                session_id = tree.begin_session(self._poll_connection, self._lease_ms, now_ms)
-        self._renewed_ms = now_ms
+                session_id = tree.begin_session(self._poll_connection, self._lease.lease_ms, now_ms)
+        self._lease.renewed_ms = now_ms
         if session_id != self._session_id:
             self._session_id = session_id
             self._become(SessionState.SUSPENDED)
             self._become(SessionState.LOST)
         self._become(SessionState.CONNECTED)
 
-    def _renewal_patience_ms(self) -> int:
-        """Return the time that a renewal may wait for the lock: as long as the lease allows."""
-        now_ms = self._now_ms()
-        suspended_ms = self._renewed_ms + self._lease_ms * 2 // 3
-        end_ms = suspended_ms if now_ms < suspended_ms else self._renewed_ms + self._lease_ms
-        return max(_POLL_BUSY_TIMEOUT_MS, end_ms - now_ms)
-
     def _remove_dead(self) -> None:
-        if self._now_ms() < self._judge_ms or not self._dead():
+        if not self._lease.may_end_others(self._now_ms()) or not self._dead():
             return
-        with writing(self._poll_connection, _POLL_BUSY_TIMEOUT_MS, _POLL_BUSY_TIMEOUT_MS):
+        with writing(self._poll_connection, PATIENCE_MS, PATIENCE_MS):
             for session_id in self._dead():  # a renewal may have come before the lock
                 tree.end_session(self._poll_connection, session_id)
         self._must_look = True  # own commits do not change data_version
@@ -388,11 +379,11 @@ class SqliteStore:
         expired = tree.expired_sessions(self._poll_connection, self._now_ms())
         return [session_id for session_id in expired if session_id != self._session_id]
 
-    def _open(self, path: str) -> tuple[sqlite3.Connection, int]:
+    def _open(self, path: str, lease_ms: int) -> tuple[sqlite3.Connection, int]:
         connection = open_database(path, self._address, left_s(self._timeout_s))
         try:
             with self._writing(connection):
-                return connection, tree.begin_session(connection, self._lease_ms, self._now_ms())
+                return connection, tree.begin_session(connection, lease_ms, self._now_ms())
         except sqlite3.Error as error:
             connection.close()
             raise MetadataUnavailableError(self._address, str(error)) from error
