@@ -44,7 +44,7 @@ def run(
 ) -> None:
     """Serve until SIGTERM."""
     files = SlowFiles(sync_delay_ms / 1000)
-    config = start_server(BookieConfig, options)
+    config = start_server(BookieConfig, options).config
     sys.exit(run_bookie(config, on_ready=lambda _registration: None, files=files))
 
 

@@ -26,7 +26,7 @@ def _row(config_type: ConfigType, key: str, option: Option) -> tuple[str, ...]:
         _kind(type_of(config_type, key), option, key),
         f"`{shown}`" if shown else "",
         _range(option, key),
-        option.help,
+        f"{option.help} Live." if option.is_live else option.help,
     )
 
 

@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from zbk.config import BookieConfig
+
 MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
@@ -73,6 +75,12 @@ class ForgetLedgers(msgspec.Struct, frozen=True):
     ledger_ids: Sequence[int]
     reply_to: Sink[Answered]
     wait_no: int
+
+
+class OptionsChanged(msgspec.Struct, frozen=True):
+    """To an actor that maintains the disk: live options of the bookie have other values."""
+
+    config: BookieConfig
 
 
 class CheckpointEnded(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from zbk.admin.jobs import Jobs
 from zbk.audit.record import AuditRecord
 from zbk.audit.trail import AuditTrail, open_trail
 from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
+from zbk.config.running import RunningOptions
 from zbk.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -47,10 +48,12 @@ class Cluster:
         security: SecurityConfig = NO_SECURITY,
     ) -> None:
         self.metadata = metadata
-        self.bookie_config = bookie_config
+        self.running = None if bookie_config is None else RunningOptions(bookie_config)
         """The options of the bookie of this process; ``None`` in a process without one."""
+        self.read_options: Callable[[], BookieConfig] | None = None
+        """Reads them again, from where the process got them."""
         self.option_sources = option_sources or {}
-        """Where their values come from, by name."""
+        """Where the values come from with which the process started, by name."""
         self.bookie_id = ""
         """The bookie of this process, once it has started; "" in a process without one."""
         self.own_bookie: Bookie | None = None
@@ -88,6 +91,15 @@ class Cluster:
             if self._connection is None:
                 self._connection = self._open_connection(self.metadata)
             return self._connection
+
+    @property
+    def bookie_config(self) -> BookieConfig | None:
+        """The options in use by the bookie of this process."""
+        return None if self.running is None else self.running.config
+
+    @bookie_config.setter
+    def bookie_config(self, config: BookieConfig | None) -> None:
+        self.running = None if config is None else RunningOptions(config)
 
     def audit(self, record: AuditRecord) -> None:
         """Write a record into the audit log, if there is one. After ``close`` it does nothing."""

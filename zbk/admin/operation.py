@@ -1,5 +1,7 @@
 """One operation of the admin API, and the check of its parameters.
 
+An *option* is one of a configuration, a number or a text as there: ``10s``.
+
 Parameters come in the query. An operation that changes something also takes them as a JSON object
 in the body, as BookKeeper's do. A parameter is a number, a truth value, a short text or a list of
 them, which a query separates by commas. No operation makes a path or a command of one: names are
@@ -35,7 +37,7 @@ class Parameter(msgspec.Struct, frozen=True):
     """A parameter. One without a default is required; ``None`` is a default, too."""
 
     name: str
-    kind: Literal["integer", "boolean", "string", "list", "secret"]
+    kind: Literal["integer", "boolean", "string", "list", "secret", "option"]
     help: str
     default: Any = msgspec.UNSET
     low: int = 0
@@ -58,12 +60,14 @@ class Parameter(msgspec.Struct, frozen=True):
                 made |= {"items": items, "minItems": 1, "maxItems": LIST_COUNT_MAX}
             case "string" if self.choices:
                 made |= {"enum": list(self.choices)}
+            case "option":
+                made = {"type": ["string", "number"], "maxLength": TEXT_SIZE_MAX}
             case "string" | "secret":
                 made |= {"maxLength": TEXT_SIZE_MAX}
         has_default = self.default not in (None, msgspec.UNSET, (), b"")
         return made | {"default": self.default} if has_default else made
 
-    def parse(self, value: object) -> object:
+    def parse(self, value: object) -> object:  # noqa: PLR0911 - a case for each kind
         """Return the value of a text of a query, or of a JSON value.
 
         Raises:
@@ -82,6 +86,8 @@ class Parameter(msgspec.Struct, frozen=True):
                 return self._list(value)
             case "secret":
                 return self._secret(value)
+            case "option" if isinstance(value, int | float) and not isinstance(value, bool):
+                return value
         if not isinstance(value, str) or len(value) > TEXT_SIZE_MAX:
             raise self._wrong(value, f"must be a text of at most {TEXT_SIZE_MAX} characters")
         if self.choices and value not in self.choices:

@@ -22,6 +22,8 @@ from zbk.admin import (
     recovery,
 )
 from zbk.admin.operation import Operation, Parameter
+from zbk.config import BookieConfig
+from zbk.config.option import options_of
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
 
 _LEDGER_ID = Parameter("ledger_id", "integer", "Id of the ledger.")
@@ -324,8 +326,21 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Change options of this process that need no restart, until it restarts or SIGHUP "
         "re-reads the configuration.",
         process.set_server_config, _map(_TEXT),
-        (Parameter("log_level", "string", "Level of the log.", None, choices=process.LEVELS),),
+        (
+            Parameter("log_level", "string", "Level of the log.", None, choices=process.LEVELS),
+            *(
+                Parameter(name, "option", options_of(BookieConfig)[name].help, None)
+                for name in process.LIVE_OPTIONS
+            ),
+        ),
         refused=process.FIXED_OPTIONS,
+    ),
+    Operation(
+        "PUT", "/api/v1/bookie/expand_storage",
+        "Add new, empty directories to the bookie of this process, which restarts. They come after "
+        "the old ones in its configuration, which is read again.",
+        own_bookie.expand_storage, _fields(bookie_id=_TEXT, added=_list(_TEXT)),
+        commands=("zbk bookie expand-storage",),
     ),
     Operation(
         "GET", "/api/v1/zbk/config/sources",

@@ -33,10 +33,30 @@ def server_config(cluster: Cluster, _given: Arguments) -> dict[str, str]:
 
 def option_sources(cluster: Cluster, given: Arguments) -> dict[str, dict[str, str]]:
     """Return the options of the bookie with the sources of their values, without secrets."""
+    changed = {} if cluster.running is None else cluster.running.sources
+    sources = {**cluster.option_sources, **changed}
     return {
-        name: {"value": value, "source": cluster.option_sources.get(name, DEFAULT)}
+        name: {"value": value, "source": sources.get(name, DEFAULT)}
         for name, value in server_config(cluster, given).items()
     }
+
+
+def expand_storage(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
+    """Add the new directories of the configuration, which is read again; the bookie restarts."""
+    from zbk.actors.identity.expansion import check_expansion  # noqa: PLC0415 - loads a bookie
+    from zbk.system.files import OsFiles  # noqa: PLC0415 - seldom used
+
+    config, bookie = _config(cluster), cluster.own_bookie
+    if bookie is None or cluster.read_options is None:
+        raise _none()
+    wanted = cluster.read_options()
+    expanded = msgspec.structs.replace(
+        config, journal_dir=wanted.journal_dir, ledger_dir=wanted.ledger_dir
+    )
+    found = check_expansion(OsFiles(), cluster.store, expanded)
+    bookie.expanded = expanded
+    bookie.request_stop("expansion of its storage")
+    return {"bookie_id": found.after.bookie_id, "added": list(found.new)}
 
 
 def list_disk_files(cluster: Cluster, given: Arguments) -> dict[str, str]:

@@ -10,16 +10,20 @@ from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
 from zbk.config import BookieConfig
+from zbk.config.running import live_options
 from zbk.errors import DamageError, InvalidOptionError
 from zbk.security.credentials import own_credentials
-from zbk.system.event_log import EventLog
+from zbk.system.event_log import EventLog, Names
 from zbk.version import __version__
 
 SURVEY_TIMEOUT_S: Final = 5.0
 LEVELS: Final = ("debug", "info", "warning", "error")
 
+LIVE_OPTIONS: Final = live_options(BookieConfig)
+"""Options that a running bookie changes."""
+
 FIXED_OPTIONS: Final = dict.fromkeys(
-    (*BookieConfig.__struct_fields__, "log_format"),
+    (*(one for one in BookieConfig.__struct_fields__ if one not in LIVE_OPTIONS), "log_format"),
     "needs a restart: change it in the configuration, then restart the bookie",
 )
 """Options that a running bookie does not change, and why."""
@@ -68,6 +72,21 @@ def set_log_level(cluster: Cluster, given: Arguments) -> dict[str, str]:
 
 def set_server_config(cluster: Cluster, given: Arguments) -> dict[str, str]:
     """Change what needs no restart; return what was changed."""
-    if given["log_level"] is None:
-        raise InvalidOptionError("log_level", "", "give it: no other option can be changed")
-    return {"log_level": set_log_level(cluster, {"level": given["log_level"]})["level"]}
+    wanted = {name: given[name] for name in LIVE_OPTIONS if given[name] is not None}
+    level = given["log_level"]
+    if level is None and not wanted:
+        raise InvalidOptionError("options", "", "give one or more that need no restart")
+    if wanted and cluster.running is None:
+        reason = "the process has no bookie: ask at the address of the bookie"
+        raise InvalidOptionError(", ".join(wanted), "", reason)
+    if wanted and cluster.running is not None:
+        cluster.running.change(wanted)
+        LOG.warning("config.changed", "options were changed: %(names)s", names=Names(wanted))
+    changed = {name: _text(cluster, name) for name in wanted}
+    if level is not None:
+        changed["log_level"] = set_log_level(cluster, {"level": level})["level"]
+    return changed
+
+
+def _text(cluster: Cluster, name: str) -> str:
+    return str(getattr(cluster.bookie_config, name))

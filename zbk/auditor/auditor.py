@@ -56,6 +56,7 @@ from zbk.protocol.repair.audit_events import (
     RecallChecks,
     RememberCheck,
     RetryUnrepairable,
+    SettingsChanged,
     Switched,
     TermBegun,
     TermEnded,
@@ -98,6 +99,7 @@ class AuditorThread:
         self._connection = connection
         self._candidate_id = candidate_id
         self._on_failure = on_failure
+        self._retry_ms = retry_ms
         self._core = Auditor(settings_of(config, retry_ms))
         self._inbox: queue.SimpleQueue[Event | _Stop] = queue.SimpleQueue()
         self._wake_ms: int | None = None
@@ -135,6 +137,10 @@ class AuditorThread:
         ]
         with self._standing:
             self._election = AuditorElection(store, self._candidate_id, self._on_term)
+
+    def change_options(self, config: AutorecoveryConfig) -> None:
+        """Use other live options. Any thread."""
+        self._inbox.put(SettingsChanged(settings_of(config, self._retry_ms)))
 
     def stop(self) -> None:
         """Resign, and stop: steps under way publish nothing more."""

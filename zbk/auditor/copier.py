@@ -77,6 +77,11 @@ class SharedThrottle:
         self._throttle = Throttle(rate_size)
         self._lock = threading.Lock()
 
+    def change(self, rate_size: int) -> None:
+        """Set another rate."""
+        with self._lock:
+            self._throttle.change(rate_size)
+
     def wait(self, size: int, is_stopped: threading.Event) -> None:
         """Wait until ``size`` more bytes may pass, or ``is_stopped`` is set."""
         with self._lock:

@@ -82,6 +82,13 @@ class Autorecovery:
         """Start. While the metadata store does not answer, the start is retried."""
         self._thread.start()
 
+    def change_options(self, config: AutorecoveryConfig) -> None:
+        """Use other live options. Any thread."""
+        self._config = config  # of the parts, if they start later
+        for part in (self._auditor, self._worker):
+            if part is not None:
+                part.change_options(config)
+
     def request_stop(self) -> None:
         """Start to end, without waiting."""
         self._is_ending.set()
@@ -191,11 +198,13 @@ def run_autorecovery(
     config: AutorecoveryConfig,
     *,
     on_ready: Callable[[str, str], None],
+    on_started: Callable[[Autorecovery], None] = lambda _process: None,
     security: SecurityConfig = NO_SECURITY,
 ) -> int:
     """Audit and repair in this process until SIGTERM or SIGINT; return the exit code.
 
-    ``on_ready`` receives the name of this process in elections, and the URL of its metrics.
+    ``on_started`` gets what runs, and is called before ``on_ready``, which receives the name of
+    this process in elections, and the URL of its metrics.
 
     Raises:
         InvalidOptionError: no metadata address, or no cluster there.
@@ -218,6 +227,7 @@ def run_autorecovery(
         previous = {number: signal.signal(number, stop) for number in signals}
         try:
             process.start()
+            on_started(process)
             endpoint.attach("autorecovery", process.read_metrics, process.checks)
             on_ready(name, http)
             process.wait_ending()

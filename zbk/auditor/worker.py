@@ -85,7 +85,8 @@ class ReplicationWorker:
         self._name = name
         self._on_failure = on_failure
         self._limits = RepairLimits(grace_ms=config.open_ledger_grace_ms)
-        self._copier = Copier(connection.requests, SharedThrottle(config.replication_rate_size))
+        self._throttle = SharedThrottle(config.replication_rate_size)
+        self._copier = Copier(connection.requests, self._throttle)
         self._targets: TargetPolicy = PlacementTarget(connection.placer)
         if config.target_policy == "local":
             self._targets = OneTarget(connection.placer, config.local_bookie_id, is_local=True)
@@ -112,6 +113,13 @@ class ReplicationWorker:
             threading.Thread(target=self._run, name=f"zbk-worker-{number}", daemon=True)
             for number in range(config.worker_count)
         ]
+
+    def change_options(self, config: AutorecoveryConfig) -> None:
+        """Use other live options. Any thread."""
+        self._throttle.change(config.replication_rate_size)
+        self._lost_bookie_delay_ms = config.lost_bookie_delay_ms
+        with self._lock:
+            self._rest_ms = config.brake_hold_ms
 
     def start(self) -> None:
         """Start.

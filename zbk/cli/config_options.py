@@ -15,6 +15,7 @@ from zbk.cli.reload import Loaded, reload_on_hangup
 from zbk.cli.store import cluster_address
 from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig, SecurityConfig
 from zbk.config.option import options_of
+from zbk.config.running import RunningOptions
 from zbk.config.sources import DEFAULT, build, sources_of, table_of, variable_of
 from zbk.config.units import GIB, KIB, MIB, unit_of
 
@@ -121,8 +122,10 @@ def take_security(options: dict[str, Any]) -> SecurityConfig:
     return own_security(options["config_file"], flags)
 
 
-def start_server(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:
-    """Start the log of a server, and watch its parent if wanted; return its configuration.
+def start_server(
+    config_type: type[ServerConfigT], options: dict[str, Any]
+) -> RunningOptions[ServerConfigT]:
+    """Start the log of a server, and watch its parent if wanted; return its options.
 
     From now on SIGHUP makes the process re-read the configuration.
 
@@ -140,10 +143,11 @@ def start_server(config_type: type[ServerConfigT], options: dict[str, Any]) -> S
 
     loaded = load()
     log_to_stderr(loaded.log.format, loaded.log.level)
-    reload_on_hangup(loaded, load)
+    running = RunningOptions(loaded.main)
+    reload_on_hangup(loaded, load, running)
     if is_parent_watched:
         stop_with_parent()
-    return loaded.main
+    return running
 
 
 def start_log(flags: Mapping[str, str | None], tables: Mapping[str, Mapping[str, Any]]) -> None:

@@ -1,7 +1,7 @@
 """SIGHUP in a server process: read the configuration again, apply what is safe, log the rest.
 
-The log level is applied at once. Other options need a restart: each that has changed is logged by
-name, without its value, which may be a password.
+The log level and the live options (``zbk.config.running``) are applied at once. Other options need
+a restart. Options that have changed are logged by name, without values, which may be passwords.
 """
 
 import logging
@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from zbk.config import AutorecoveryConfig, BookieConfig, LogConfig
+from zbk.config.running import RunningOptions
 from zbk.config.sources import table_of
 from zbk.errors import ZbkError
 from zbk.system.event_log import EventLog, Names
@@ -29,23 +30,30 @@ class Loaded(NamedTuple, Generic[ConfigT]):
     main: ConfigT
 
 
-def reload_on_hangup(before: Loaded[Any], load: Callable[[], Loaded[Any]]) -> None:
+def reload_on_hangup(
+    before: Loaded[Any], load: Callable[[], Loaded[Any]], running: RunningOptions[Any]
+) -> None:
     """Start to re-read the configuration at each SIGHUP; under ``nohup`` SIGHUP stays ignored."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return
 
     def on_hangup(_number: int, _frame: FrameType | None) -> None:
         # in a thread of its own: the main thread may hold any lock now
-        threading.Thread(target=reload, args=(before, load), name="zbk-reload").start()
+        threading.Thread(target=reload, args=(before, load, running), name="zbk-reload").start()
 
     signal.signal(signal.SIGHUP, on_hangup)
 
 
-def reload(before: Loaded[Any], load: Callable[[], Loaded[Any]]) -> None:
-    """Read the configuration, apply the log level, and log the options that need a restart.
+def reload(
+    before: Loaded[Any],
+    load: Callable[[], Loaded[Any]],
+    running: RunningOptions[Any] | None = None,
+) -> None:
+    """Read the configuration, apply what needs no restart, and log the names of the rest.
 
     ``before`` is the configuration that the process started with.
     """
+    running = running or RunningOptions(before.main)
     try:
         now = load()
     except (ZbkError, OSError) as error:
@@ -53,21 +61,17 @@ def reload(before: Loaded[Any], load: Callable[[], Loaded[Any]]) -> None:
         return
     logger, level = logging.getLogger("zbk"), logging.getLevelName(now.log.level.upper())
     logger.setLevel(min(logger.level, level))  # a level that hides the line comes after it
-    waiting = Names(sorted(_changes(before, now)))
+    changed = running.reread(now.main)
+    table = table_of(type(now.main))
+    waiting = {f"{table}.{name}" for name in changed.need_restart}
+    if before.log.format != now.log.format:
+        waiting.add("log.format")
     LOG.info(
         "config.reloaded",
-        "the configuration was re-read: log level %(log_level)s; need a restart: %(need_restart)s",
+        "the configuration was re-read: applied: %(applied)s; log level %(log_level)s; need a "
+        "restart: %(need_restart)s",
         log_level=now.log.level,
-        need_restart=waiting,
+        applied=Names(sorted(f"{table}.{name}" for name in changed.applied)),
+        need_restart=Names(sorted(waiting)),
     )
     logger.setLevel(level)
-
-
-def _changes(before: Loaded[Any], now: Loaded[Any]) -> set[str]:
-    """Return the names of the options that have changed and are not applied."""
-    found = {"log.format"} if before.log.format != now.log.format else set()
-    return found | {
-        f"{table_of(type(before.main))}.{name}"
-        for name in before.main.__struct_fields__
-        if getattr(before.main, name) != getattr(now.main, name)
-    }

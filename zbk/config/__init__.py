@@ -114,13 +114,19 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 600_000
     identity_request_rate: Annotated[
         int,
-        Option("Requests a second of one client, by its key or connection; 0 is off.", 0, 10**9),
+        Option(
+            "Requests a second of one client, by its key or connection; 0 is off.",
+            0,
+            10**9,
+            is_live=True,
+        ),
     ] = 0
     identity_rate_size: Annotated[
-        int, Option("Bytes of requests a second of one client; 0 is off.", 0, 64 * GIB)
+        int,
+        Option("Bytes of requests a second of one client; 0 is off.", 0, 64 * GIB, is_live=True),
     ] = 0
     identity_fence_rate: Annotated[
-        int, Option("Fences a second of one client; 0 is off.", 0, 1_000_000)
+        int, Option("Fences a second of one client; 0 is off.", 0, 1_000_000, is_live=True)
     ] = 500
     read_size_max: Annotated[int, Option("Bytes in one read reply.", 64 * KIB, 256 * MIB)] = 4 * MIB
     journal_segment_size: Annotated[int, Option("Size of a journal file.", 1 * MIB, 4 * GIB)] = (
@@ -151,16 +157,25 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 0
     checkpoint_interval_ms: Annotated[
         int,
-        Option("Interval of checkpoints, which make entry logs and index durable.", 10, HOUR_MS),
+        Option(
+            "Interval of checkpoints, which make entry logs and index durable.",
+            10,
+            HOUR_MS,
+            is_live=True,
+        ),
     ] = 10_000
     checkpoint_journal_size: Annotated[
         int,
         Option(
-            "Journal bytes that start one early; 6 times that with many ledgers.", 1 * MIB, 64 * GIB
+            "Journal bytes that start one early; 6 times that with many ledgers.",
+            1 * MIB,
+            64 * GIB,
+            is_live=True,
         ),
     ] = 256 * MIB
     sync_interval_ms: Annotated[
-        int, Option("Interval of background fsyncs of vd ledgers; 0 is off.", 0, HOUR_MS)
+        int,
+        Option("Interval of background fsyncs of vd ledgers; 0 is off.", 0, HOUR_MS, is_live=True),
     ] = 1_000
     boot_id: Annotated[
         str,
@@ -177,26 +192,49 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 10_000
     gc_interval_ms: Annotated[
         int,
-        Option("Interval of garbage collection of deleted ledgers; 0 is off.", 0, 7 * DAY_MS),
+        Option(
+            "Interval of garbage collection of deleted ledgers; 0 is off.",
+            0,
+            7 * DAY_MS,
+            is_live=True,
+        ),
     ] = 900_000
     gc_confirm_delay_ms: Annotated[
-        int, Option("Time between the two lookups that confirm a ledger's deletion.", 10, HOUR_MS)
+        int,
+        Option(
+            "Time between the two lookups that confirm a ledger's deletion.",
+            10,
+            HOUR_MS,
+            is_live=True,
+        ),
     ] = 10_000
     compaction_minor_threshold: Annotated[
-        float, Option("Live share below which minor compaction takes an entry log; 0 is off.", 0, 1)
+        float,
+        Option(
+            "Live share below which minor compaction takes an entry log; 0 is off.",
+            0,
+            1,
+            is_live=True,
+        ),
     ] = 0.2
     compaction_minor_interval_ms: Annotated[
-        int, Option("Interval of minor compaction; 0 is off.", 0, 366 * DAY_MS)
+        int, Option("Interval of minor compaction; 0 is off.", 0, 366 * DAY_MS, is_live=True)
     ] = HOUR_MS
     compaction_major_threshold: Annotated[
-        float, Option("Live share below which major compaction takes one; 0 is off.", 0, 1)
+        float,
+        Option("Live share below which major compaction takes one; 0 is off.", 0, 1, is_live=True),
     ] = 0.8
     compaction_major_interval_ms: Annotated[
-        int, Option("Interval of major compaction; 0 is off.", 0, 366 * DAY_MS)
+        int, Option("Interval of major compaction; 0 is off.", 0, 366 * DAY_MS, is_live=True)
     ] = DAY_MS
     compaction_rate_size: Annotated[
         int,
-        Option("Bytes a second that compaction reads and writes; 0 is no limit.", 0, 1024 * GIB),
+        Option(
+            "Bytes a second that compaction reads and writes; 0 is no limit.",
+            0,
+            1024 * GIB,
+            is_live=True,
+        ),
     ] = 32 * MIB
     scrub_interval_ms: Annotated[
         int,
@@ -204,16 +242,18 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "Interval of scrubs, which read all files to find damage; 0 is off.",
             0,
             365 * DAY_MS,
+            is_live=True,
         ),
     ] = 7 * DAY_MS
     scrub_rate_size: Annotated[
-        int, Option("Bytes a second that a scrub reads; 0 is no limit.", 0, 64 * GIB)
+        int, Option("Bytes a second that a scrub reads; 0 is no limit.", 0, 64 * GIB, is_live=True)
     ] = 8 * MIB
     disk_warn_free: Annotated[
-        int | str, Option("Free space of a disk below which the bookie warns.")
+        int | str, Option("Free space of a disk below which the bookie warns.", is_live=True)
     ] = "1 GiB"
     disk_readonly_free: Annotated[
-        int | str, Option("Free space of a disk below which the bookie refuses new entries.")
+        int | str,
+        Option("Free space of a disk below which the bookie refuses new entries.", is_live=True),
     ] = "512 MiB"
     disk_reserve_size: Annotated[
         int, Option("Space reserved in each directory for when its disk is full.", 2 * MIB, 1 * GIB)
@@ -412,36 +452,61 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     ] = 10_000
     lost_bookie_delay_ms: Annotated[
         int,
-        Option("Time that one bookie may be away before its ledgers are copied.", 0, 7 * DAY_MS),
+        Option(
+            "Time that one bookie may be away before its ledgers are copied.",
+            0,
+            7 * DAY_MS,
+            is_live=True,
+        ),
     ] = 300_000
     brake_share_percent: Annotated[
         int,
-        Option("Share of the bookies that, lost at once, makes the auditor look again.", 1, 100),
+        Option(
+            "Share of the bookies that, lost at once, makes the auditor look again.",
+            1,
+            100,
+            is_live=True,
+        ),
     ] = 20
     brake_window_ms: Annotated[
-        int, Option("Time within which lost bookies count as lost at once.", 0, HOUR_MS)
+        int,
+        Option("Time within which lost bookies count as lost at once.", 0, HOUR_MS, is_live=True),
     ] = 60_000
     brake_hold_ms: Annotated[
-        int, Option("Time that the auditor waits before it looks again.", 0, HOUR_MS)
+        int, Option("Time that the auditor waits before it looks again.", 0, HOUR_MS, is_live=True)
     ] = 15_000
     bookie_check_interval_ms: Annotated[
         int,
         Option(
-            "Interval of the search of all ledgers for lost bookies; 0 is off.", 0, 366 * DAY_MS
+            "Interval of the search of all ledgers for lost bookies; 0 is off.",
+            0,
+            366 * DAY_MS,
+            is_live=True,
         ),
     ] = DAY_MS
     ledger_check_interval_ms: Annotated[
-        int, Option("Interval of the check that reads replicas; 0 is off.", 0, 366 * DAY_MS)
+        int,
+        Option(
+            "Interval of the check that reads replicas; 0 is off.", 0, 366 * DAY_MS, is_live=True
+        ),
     ] = 7 * DAY_MS
     ledger_check_full: Annotated[
         bool, Option("Read every entry, not only the first and last of each fragment.")
     ] = False
     placement_check_interval_ms: Annotated[
-        int, Option("Interval of counting replicas on one rack; 0 is off.", 0, 366 * DAY_MS)
+        int,
+        Option(
+            "Interval of counting replicas on one rack; 0 is off.", 0, 366 * DAY_MS, is_live=True
+        ),
     ] = 0
     replicas_check_interval_ms: Annotated[
         int,
-        Option("Interval of asking bookies which entries they hold; 0 is off.", 0, 366 * DAY_MS),
+        Option(
+            "Interval of asking bookies which entries they hold; 0 is off.",
+            0,
+            366 * DAY_MS,
+            is_live=True,
+        ),
     ] = DAY_MS
     worker_count: Annotated[int, Option("Ledgers that are repaired at the same time.", 1, 64)] = 2
     open_ledger_grace_ms: Annotated[
@@ -449,7 +514,7 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         Option("Time that a writer has to continue before its ledger is fenced.", 0, DAY_MS),
     ] = 30_000
     replication_rate_size: Annotated[
-        int, Option("Bytes a second that are copied; 0 is no limit.", 0, 64 * GIB)
+        int, Option("Bytes a second that are copied; 0 is no limit.", 0, 64 * GIB, is_live=True)
     ] = 16 * MIB
     repair_retry_ms_max: Annotated[
         int,

@@ -23,6 +23,7 @@ class Option(msgspec.Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     unit: str = ""
+    is_live: bool = False  # a change needs no restart (``zbk.config.running``)
 
     def unit_of(self, name: str) -> str:
         """Return what help shows in place of the value of the option ``name``."""

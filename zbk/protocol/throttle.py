@@ -27,6 +27,12 @@ class Throttle:
         self._paid_until_us = 0  # the work that has passed takes until then
         self._is_new = True
 
+    def change(self, rate_size: int) -> None:
+        """Set another rate, which counts as after a pause: work at the old one is paid."""
+        assert rate_size >= 0, "a rate is not negative"
+        self._rate_size = rate_size
+        self._is_new = True
+
     def wait_ms(self, size: int, now_ms: int) -> int:
         """Admit ``size`` bytes; return the milliseconds to wait before they pass."""
         if not self._rate_size:

@@ -190,8 +190,9 @@ NEEDED = {
 }
 """Of parameters that can all be left out, those that make a request."""
 
-NEEDS_BOOKIES = {"check_ledger", "show_version"}
-"""Their answers are checked in ``tests.integration.test_admin_api_jobs``."""
+NEEDS_BOOKIES = {"check_ledger", "show_version", "expand_storage"}
+"""Their answers are checked in ``tests.integration``: ``test_admin_api_jobs``,
+``test_running_options``."""
 
 
 @pytest.mark.usefixtures("own_logging")  # one operation sets the log level

@@ -27,3 +27,12 @@ def test_a_burst_is_not_waited_for() -> None:
 
 def test_no_rate_is_no_limit() -> None:
     assert Throttle(0).wait_ms(10**12, 0) == 0
+
+
+def test_another_rate_counts_from_now_on() -> None:
+    throttle = Throttle(1)
+    assert throttle.wait_ms(1_000_000, 0) > 900_000_000
+    throttle.change(1_000)
+    assert throttle.wait_ms(1_000, 0) == 1_000 - BURST_MS
+    throttle.change(0)
+    assert throttle.wait_ms(1 << 40, 0) == 0

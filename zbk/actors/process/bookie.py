@@ -35,7 +35,7 @@ from zbk.actors.identity.service import settle
 from zbk.actors.process.bookie_actors import BookieActors, BookieParts
 from zbk.actors.process.bookie_metrics import BookieMetrics
 from zbk.actors.process.descriptor_budget import plan_descriptors
-from zbk.actors.process.start_parts import StartParts, closed_storage, failing
+from zbk.actors.process.start_parts import StartParts, closed_storage, failing, traceback_of
 from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
 from zbk.actors.space_gate import SpaceGate
@@ -84,7 +84,7 @@ class Bookie:
         security: SecurityConfig = NO_SECURITY,
     ) -> None:
         """``http``: the URL of its metrics, for its registration."""
-        self._config = config
+        self.config = config
         self._security = security
         self._http = http
         self._is_wiped_on_purpose = is_wiped_on_purpose
@@ -102,6 +102,7 @@ class Bookie:
         self._error: BaseException | None = None  # of a part that cannot continue
         self._is_quiet = threading.Event()  # all requests are answered, or cannot be
         self.failure: BaseException | None = None  # that ended it
+        self.expanded: BookieConfig | None = None  # for the next one in the process, if set
 
     # ------------------------------------------------------------------ any thread
 
@@ -109,7 +110,7 @@ class Bookie:
         """Record that a part of the bookie cannot continue, and stop the bookie."""
         if isinstance(error, MemoryError):
             lift_memory_limit()  # stopping needs some memory
-            error = MemoryExhaustedError(self._config.memory_max)
+            error = MemoryExhaustedError(self.config.memory_max)
         if not isinstance(self._error, StorageFailedError):
             self._error = error
         self._is_quiet.set()
@@ -141,6 +142,11 @@ class Bookie:
         self._closing.append(metrics.close)
         return metrics
 
+    def change_options(self, config: BookieConfig) -> None:
+        """Use other live options. After ``start``; a bookie that stops ignores them."""
+        if self._actors is not None:
+            self._actors.change_options(config)
+
     def unsynced_ledgers(self) -> list[UnsyncedLedger]:
         """Return the ledgers of which a loss of power takes entries now; comes after ``start``."""
         assert self._actors is not None, "start comes first"
@@ -164,7 +170,7 @@ class Bookie:
             raise
 
     def _start(self) -> BookieRegistration:
-        config, key = self._config, BookieKey(self._config, self._security)
+        config, key = self.config, BookieKey(self.config, self._security)
         if reduced := self._budget.reduced(config):
             LOG.info("bookie.limits_reduced", "%(reduced)s", reduced=reduced)
         store = open_store(
@@ -181,7 +187,7 @@ class Bookie:
         trail = key.open_trail(cookie.bookie_id, self._closing.append)
         start = StartParts(store, registry, cookie, gate, note, key.front_security(store), trail)
         storage, history = self._open_storage(start)
-        with failing(storage, self._config):
+        with failing(storage, self.config):
             history.claim()
         actors = self._start_actors(start, storage, history.incarnation)
         self._closing.append(key.follow(store, registry, cookie.bookie_id, actors.set_keys))
@@ -232,10 +238,10 @@ class Bookie:
         started_ms, note = monotonic_ms(), start.note
         ledgers = LedgerStore(start.store)
         losses = self._losses = Losses(
-            self._files, storage.limbo, storage.ledger_dirs, self._config.boot_id or boot_id()
+            self._files, storage.limbo, storage.ledger_dirs, self.config.boot_id or boot_id()
         )
         next_ledger_id = partial(ledgers.next_ledger_id, is_fresh=True)
-        journal_dirs = enumerate(self._config.journal_dirs)
+        journal_dirs = enumerate(self.config.journal_dirs)
         history = BookieHistory(
             self._files,
             start.registry,
@@ -245,12 +251,12 @@ class Bookie:
             losses=losses,
             next_ledger_id=next_ledger_id,
         )
-        with failing(storage, self._config):
+        with failing(storage, self.config):
             history.check(is_wiped_on_purpose=self._is_wiped_on_purpose)
             history.count_up()
         try:
             losses.find(next_ledger_id, is_wiped_on_purpose=self._is_wiped_on_purpose)
-            settle(self._files, self._config, note, losses, next_ledger_id)
+            settle(self._files, self.config, note, losses, next_ledger_id)
             losses.find_lost_files(storage.owner, next_ledger_id)
             losses.begin_serving()
             replayed = storage.open(partial(secret_of, ledgers))
@@ -271,12 +277,12 @@ class Bookie:
         return storage, history
 
     def _storage(self, start: StartParts) -> BookieStorage:
-        return closed_storage(self._files, self._config, start, self._budget.open_files_max)
+        return closed_storage(self._files, self.config, start, self._budget.open_files_max)
 
     def _start_actors(
         self, start: StartParts, storage: BookieStorage, incarnation: int
     ) -> BookieActors:
-        config = self._config
+        config = self.config
         identity = Identity(
             instance_id=start.cookie.instance_id,
             bookie_id=start.cookie.bookie_id,
@@ -329,7 +335,7 @@ class Bookie:
                 "bookie.failed",
                 "the bookie stops: %(error)s",
                 error=error,
-                exc_info=_our_own(error),
+                exc_info=traceback_of(error),
             )
             self._doubt(error)
         else:
@@ -385,14 +391,9 @@ class Bookie:
                     "bookie.stop_failed",
                     "while stopping: %(error)s",
                     error=self._error,
-                    exc_info=_our_own(self._error),
+                    exc_info=traceback_of(self._error),
                 )
             self._is_clean = False
             self._doubt(self._error)
         elif self._is_clean:
             self.losses.end_serving()
-
-
-def _our_own(error: BaseException) -> BaseException | None:
-    """Return the error if its traceback is useful: of a bug, not of a full or broken disk."""
-    return None if isinstance(error, ZbkError) else error

@@ -9,13 +9,13 @@ Source: BookKeeper's ``BookieServer``.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 import pykka
 
 from zbk.actors.identity.losses import Losses
+from zbk.actors.messages import OptionsChanged
 from zbk.actors.process.bookie_access import access_table, follow_access
 from zbk.actors.process.bookie_audit import BookieAudit
 from zbk.actors.process.bookie_info import BookieStatus
@@ -40,19 +40,20 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, limits_of, room_of
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
+from zbk.actors.upkeep.disk_monitor import limits_of as disk_limits_of
 from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.actors.upkeep.preparer import PrepareDue, PreparerActor
 from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue, ScrubParts
 from zbk.actors.upkeep.waits import WaitPorts
 from zbk.audit.trail import AuditTrail
 from zbk.config import MESSAGE_OVERHEAD_SIZE, BookieConfig
-from zbk.config.units import MIB, parse_free
+from zbk.config.units import MIB
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.store import MetadataStore
 from zbk.security.principals import KeyTable
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.directory.disk_space import DiskLimits, NoSpaceMet
+from zbk.storage.directory.disk_space import NoSpaceMet
 from zbk.storage.journal.journal import Journal
 from zbk.system.clock import monotonic_ms
 from zbk.system.files import FileSystem
@@ -115,15 +116,13 @@ class BookieActors:
         self._stop_bookie = stop_bookie
         self._actors: dict[str, pykka.ActorRef[Any]] = {}
         config = parts.config
-        self._storage_door = StorageDoor(
-            RateLimits(
-                config.identity_request_rate, config.identity_rate_size, config.identity_fence_rate
-            )
-        )
+        self._config = config  # with the live options in use
+        self._storage_door = StorageDoor(_rates_of(config))
         self._journal_doors: list[JournalDoor] = []
         self.front = self._front()
         self._access = access_table(parts.store, parts.security)
         self._ticker = Ticker("zbk-bookie-ticker")
+        self._live_ticks: dict[str, tuple[int, Callable[[], None]]] = {}  # by option
         trail = parts.trail
         self.audit = None if trail is None else BookieAudit(trail.note, self.front)
         self.status = BookieStatus(
@@ -184,6 +183,14 @@ class BookieActors:
         if self._access is not None:
             self._tell("storage", SetKeys(keys))
         self.front.set_keys(keys)
+
+    def change_options(self, config: BookieConfig) -> None:
+        """Use other live options. Any thread, one at a time; it does not block."""
+        self._config = config
+        self._storage_door.queue.change(_rates_of(config))
+        for name in ("checkpoint", "gc", "scrub", "disk"):
+            self._tell(name, OptionsChanged(config))
+        self._set_live_ticks()
 
     # ------------------------------------------------------------------ one after the other
 
@@ -286,13 +293,16 @@ class BookieActors:
 
     def _compaction(self) -> CompactionOptions:
         parts, config = self.parts, self.parts.config
-        room_size = partial(
-            room_of,
-            files=parts.files,
-            reserves=parts.storage.reserves,
-            gate=parts.gate,
-            config=config,
-        )
+
+        def room_size(path: str) -> int:
+            return room_of(
+                path,
+                files=parts.files,
+                reserves=parts.storage.reserves,
+                gate=parts.gate,
+                config=self._config,
+            )
+
         return CompactionOptions(limits_of(config), config.compaction_rate_size, room_size)
 
     def _start_scrubber(self) -> "pykka.ActorRef[ScrubActor]":
@@ -316,14 +326,14 @@ class BookieActors:
 
     def _start_disk_monitor(self) -> "pykka.ActorRef[DiskMonitorActor]":
         """Return the monitor after its first look: the mode is known before clients come."""
-        parts, config = self.parts, self.parts.config
-        limits = DiskLimits(
-            warn=parse_free(config.disk_warn_free),
-            readonly=parse_free(config.disk_readonly_free),
-            margin_size=config.journal_segment_size + config.disk_reserve_size,
-        )
+        parts = self.parts
         monitor = DiskMonitorActor.start(
-            parts.storage, parts.files, limits, parts.gate, self._on_mode, self._stop_bookie
+            parts.storage,
+            parts.files,
+            disk_limits_of(parts.config),
+            parts.gate,
+            self._on_mode,
+            self._stop_bookie,
         )
 
         def tell(path: str) -> None:
@@ -335,17 +345,30 @@ class BookieActors:
         return monitor
 
     def _start_ticking(self) -> None:
-        config, actors, every = self.parts.config, self._actors, self._ticker.every
+        actors, every = self._actors, self._ticker.every
         every(CHECKPOINT_POLL_MS, lambda: actors["checkpoint"].tell(CheckpointDue()))
         every(PREPARE_POLL_MS, lambda: actors["preparer"].tell(PrepareDue()))
         every(NOTE_SYNCED_MS, lambda: self._tell_all("journal-", NoteSynced()))
         every(DISK_POLL_MS, lambda: actors["disk"].tell(MeasureDue()))
-        if config.sync_interval_ms:
-            every(config.sync_interval_ms, lambda: self._tell_all("sync-", SyncDue()))
-        if config.gc_interval_ms:
-            every(config.gc_interval_ms, lambda: actors["gc"].tell(GcDue()))
-        if config.scrub_interval_ms:
-            every(config.scrub_interval_ms, lambda: actors["scrub"].tell(ScrubDue()))
+        self._set_live_ticks()
+
+    def _set_live_ticks(self) -> None:
+        """Begin, change or end the calls at intervals that are live options."""
+        calls: dict[str, Callable[[], None]] = {
+            "sync_interval_ms": lambda: self._tell_all("sync-", SyncDue()),
+            "gc_interval_ms": lambda: self._tell("gc", GcDue()),
+            "scrub_interval_ms": lambda: self._tell("scrub", ScrubDue()),
+        }
+        for name, call in calls.items():
+            interval_ms: int = getattr(self._config, name)
+            before_ms, before = self._live_ticks.get(name, (0, call))
+            if interval_ms == before_ms:
+                continue
+            if before_ms:
+                self._ticker.cancel(before)
+            if interval_ms:
+                self._ticker.every(interval_ms, call)
+            self._live_ticks[name] = (interval_ms, call)
 
     # ------------------------------------------------------------------ telling and stopping
 
@@ -362,3 +385,9 @@ class BookieActors:
         for prefix in STOP_ORDER:
             for name in [name for name in self._actors if name.startswith(prefix)]:
                 self._actors[name].stop(timeout=STOP_TIMEOUT_S)
+
+
+def _rates_of(config: BookieConfig) -> RateLimits:
+    return RateLimits(
+        config.identity_request_rate, config.identity_rate_size, config.identity_fence_rate
+    )

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
+from zbk.actors.identity.expansion import expand
 from zbk.actors.identity.identity import init_identity
 from zbk.actors.identity.service import failed_directory, take_out
 from zbk.actors.process.bookie import Bookie
 from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
-from zbk.errors import InvalidOptionError, StorageFailedError
+from zbk.errors import InvalidOptionError, StorageFailedError, ZbkError
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.descriptors import raise_descriptor_limit
@@ -100,12 +101,44 @@ def run_bookie(
             except StorageFailedError as error:
                 if not _goes_on_without(config, error):
                     raise
-            else:
-                if stop_wanted.is_set() or not _goes_on_without(config, bookie.failure):
-                    return exit_code
+                continue
+            following = None if stop_wanted.is_set() else _next_config(config, bookie)
+            if following is None:
+                return exit_code
+            config = following
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _next_config(config: BookieConfig, ended: Bookie) -> BookieConfig | None:
+    """Return the options of the bookie that continues in place of one; ``None``: none does."""
+    if ended.expanded is not None and ended.failure is None:
+        return _expanded(config, ended.expanded)
+    return config if _goes_on_without(config, ended.failure) else None
+
+
+def _expanded(config: BookieConfig, wanted: BookieConfig) -> BookieConfig:
+    """Add directories to the bookie that has stopped; return the options of the next one."""
+    try:
+        store = open_store(wanted.metadata, session_timeout_ms=wanted.session_timeout_ms)
+        try:
+            found = expand(OsFiles(), store, wanted)
+        finally:
+            store.close()
+    except ZbkError as error:
+        LOG.error(
+            "bookie.expansion_failed",
+            "no directory was added to the bookie: %(error)s",
+            error=error,
+        )
+        return config
+    LOG.warning(
+        "bookie.expanded",
+        "the bookie has new directories: %(directories)s",
+        directories=" and ".join(found.new),
+    )
+    return wanted
 
 
 def _goes_on_without(config: BookieConfig, error: BaseException | None) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 from zbk.actors.space_gate import SpaceGate
 from zbk.audit.trail import AuditTrail
 from zbk.config import BookieConfig
+from zbk.errors import ZbkError
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie
@@ -64,3 +65,8 @@ def failing(storage: BookieStorage, config: BookieConfig) -> Iterator[None]:
         where = next((one for one in dirs if name.startswith(f"{one}/")), dirs[0])
         with storage.guard(where, "write"):
             raise
+
+
+def traceback_of(error: BaseException) -> BaseException | None:
+    """Return the error if its traceback is useful: of a bug, not of a full or broken disk."""
+    return None if isinstance(error, ZbkError) else error

@@ -180,6 +180,11 @@ class FairQueue:
         self._is_known = False  # the storage actor has a message, or makes one
         self._large_us = self._hurried_until_us = 0
 
+    def change(self, limits: RateLimits) -> None:
+        """Set other rates."""
+        with self._lock:
+            self._rates.change(limits)
+
     @property
     def is_empty(self) -> bool:
         """True when nothing waits. The thread that puts."""

@@ -56,6 +56,14 @@ class IdentityRates:
         self._sizes = Throttle(limits.size_rate)
         self._fences = Throttle(limits.fence_rate)
 
+    def change(self, limits: RateLimits) -> None:
+        """Set other limits, which count from now on."""
+        self.has_all = limits.has_all
+        self.free_ms = self.fence_ms = 0
+        self._requests.change(limits.request_rate)
+        self._sizes.change(limits.size_rate)
+        self._fences.change(limits.fence_rate)
+
     def spend(self, inbound: Inbound, now_ms: int) -> None:
         """Record that a request is served."""
         if self.has_all:
@@ -79,6 +87,12 @@ class RateTable:
     def has_all(self) -> bool:
         """True when each request counts, not only fences."""
         return self._limits.has_all
+
+    def change(self, limits: RateLimits) -> None:
+        """Set other limits, for all identities."""
+        self._limits = limits
+        for rates in self._by_identity.values():
+            rates.change(limits)
 
     def of(self, inbound: Inbound, now_ms: int) -> IdentityRates:
         """Return the rates of the identity that a request comes from."""

@@ -1,7 +1,7 @@
 """The checkpoint actor: moves the journal's mark forward, so that old segments can be removed.
 
 mailbox     CheckpointDue, from the ticker; AskCheckpoint, from the gc and scrub actors; Answered,
-            from the storage actor
+            from the storage actor; OptionsChanged
 answers     CheckpointEnded to each AskCheckpoint
 owns        the checkpoint under way, one at a time
 on failure  the bookie stops
@@ -25,7 +25,14 @@ import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.messages import Answered, AskCheckpoint, AskStorage, CheckpointEnded, Sink
+from zbk.actors.messages import (
+    Answered,
+    AskCheckpoint,
+    AskStorage,
+    CheckpointEnded,
+    OptionsChanged,
+    Sink,
+)
 from zbk.errors import NoSpaceError
 from zbk.metrics.buckets import Buckets
 from zbk.protocol.upkeep.checkpoint import CheckpointSchedule
@@ -40,7 +47,7 @@ class CheckpointDue(msgspec.Struct, frozen=True):
     """Check whether a checkpoint is due."""
 
 
-CheckpointMessage: TypeAlias = CheckpointDue | AskCheckpoint | Answered
+CheckpointMessage: TypeAlias = CheckpointDue | AskCheckpoint | Answered | OptionsChanged
 
 
 class CheckpointActor(BookieActor):
@@ -85,6 +92,11 @@ class CheckpointActor(BookieActor):
                 self._asked.append(message)
                 if not self.is_running:
                     self._ask_storage()
+            case OptionsChanged(config):
+                self._schedule.change(
+                    interval_ms=config.checkpoint_interval_ms,
+                    journal_size=config.checkpoint_journal_size,
+                )
             case Answered(value=Checkpoint() as checkpoint):
                 self._run(checkpoint)
             case Answered(value=NoSpaceError()):

@@ -53,7 +53,7 @@ class CompactionRounds:
         self.round_counts = CompactionCounts()  # of the last round
         self.wins = dict.fromkeys(CompactionKind, Win())  # after the last round
         self.suspended: frozenset[CompactionKind] = frozenset()  # written by the storage actor
-        throttle = Throttle(options.rate_size)
+        self._throttle = throttle = Throttle(options.rate_size)
         self._directories = [
             DirectoryCompaction(
                 garbage,
@@ -64,6 +64,12 @@ class CompactionRounds:
             )
             for garbage in garbages
         ]
+
+    def change(self, limits: CompactionLimits, rate_size: int) -> None:
+        """Set other limits, and another rate; a compaction under way keeps its threshold."""
+        self._limits = limits
+        self._clock.change(limits)
+        self._throttle.change(rate_size)
 
     @property
     def is_open(self) -> bool:

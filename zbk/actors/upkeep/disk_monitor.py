@@ -1,6 +1,7 @@
 """The disk monitor actor: measures free space, makes the bookie read-only and writable again.
 
-mailbox     MeasureDue, from the ticker; NoSpaceMet, from the thread of a write that found no space
+mailbox     MeasureDue, from the ticker; NoSpaceMet, from the thread of a write that found no space;
+            OptionsChanged
 answers     none
 owns        the DiskSpace, which decides; the gate's flag; the time when the reserves are made
 on failure  the bookie stops
@@ -18,7 +19,10 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.messages import OptionsChanged
 from zbk.actors.space_gate import SpaceGate
+from zbk.config import BookieConfig
+from zbk.config.units import parse_free
 from zbk.errors import NoSpaceError, OutOfDescriptorsError, StorageFailedError
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import (
@@ -46,7 +50,16 @@ class MeasureDue(msgspec.Struct, frozen=True):
     """Measure free space."""
 
 
-DiskMessage: TypeAlias = MeasureDue | NoSpaceMet
+DiskMessage: TypeAlias = MeasureDue | NoSpaceMet | OptionsChanged
+
+
+def limits_of(config: BookieConfig) -> DiskLimits:
+    """Return the limits in a bookie's options."""
+    return DiskLimits(
+        warn=parse_free(config.disk_warn_free),
+        readonly=parse_free(config.disk_readonly_free),
+        margin_size=config.journal_segment_size + config.disk_reserve_size,
+    )
 
 
 class DiskMonitorActor(BookieActor):
@@ -72,7 +85,10 @@ class DiskMonitorActor(BookieActor):
         self.spaces: Sequence[DirectorySpace] = ()  # as last measured
 
     def handle(self, message: DiskMessage) -> None:
-        """Measure, or record that a write found no space."""
+        """Measure, record that a write found no space, or change the limits."""
+        if isinstance(message, OptionsChanged):
+            self._space.change(limits_of(message.config))
+            return
         event = message if isinstance(message, NoSpaceMet) else self._measure()
         self._handle(event)
         self._storage.homes.avoid(self._space.low_paths)

@@ -1,7 +1,8 @@
 """The garbage collection actor: drops deleted ledgers and the entry logs that held them.
 
 mailbox     GcDue, from the ticker; GcAsked, from a client's command; Answered, from the storage
-            actor and the ticker; CheckpointEnded, from the checkpoint actor; GoOn, from itself
+            actor and the ticker; CheckpointEnded, from the checkpoint actor; GoOn, from itself;
+            OptionsChanged
 answers     none; ``counts`` has the results
 owns        the round under way, one at a time
 on failure  the bookie stops; a metadata store that does not answer only ends the round
@@ -25,8 +26,8 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.messages import Answered, CheckpointEnded
-from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
+from zbk.actors.messages import Answered, CheckpointEnded, OptionsChanged
+from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds, limits_of
 from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.actors.upkeep.waits import WaitPorts, Waits
 from zbk.errors import OutOfDescriptorsError, ZbkError
@@ -75,7 +76,7 @@ class GoOn(msgspec.Struct, frozen=True):
     """Run the next step."""
 
 
-GcMessage: TypeAlias = GcDue | GcAsked | Answered | CheckpointEnded | GoOn
+GcMessage: TypeAlias = GcDue | GcAsked | Answered | CheckpointEnded | GoOn | OptionsChanged
 
 
 class GcOptions(msgspec.Struct, frozen=True):
@@ -143,6 +144,9 @@ class GcActor(BookieActor):
                     self._take_step()
             case GoOn():
                 self._take_step()
+            case OptionsChanged(config):
+                self._confirm_delay_ms = config.gc_confirm_delay_ms  # of the next round
+                self.compaction.change(limits_of(config), config.compaction_rate_size)
             case _:
                 assert_never(message)
         if self._steps is None and self._is_other_wanted():

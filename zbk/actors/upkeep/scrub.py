@@ -3,7 +3,7 @@
 mailbox     ScrubDue, from the ticker; ScrubAsked, from the storage actor, for an operator;
             LogsLost, at the start; Answered, from the storage actor and the ticker;
             CheckpointEnded, from the checkpoint actor; GoOn, from itself; ReportsDue, from the
-            ticker while reports wait
+            ticker while reports wait; OptionsChanged
 answers     none; ``counts`` and ``findings`` hold the results
 owns        the pass under way, one at a time; its findings; the reports that wait
 on failure  the bookie stops; a read error of a disk is a finding, not a failure
@@ -43,7 +43,7 @@ import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.messages import Answered, CheckpointEnded
+from zbk.actors.messages import Answered, CheckpointEnded, OptionsChanged
 from zbk.actors.upkeep.waits import WaitPorts, Waits
 from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.protocol.procedure import Procedure
@@ -97,7 +97,14 @@ class ReportsDue(msgspec.Struct, frozen=True):
 
 
 ScrubMessage: TypeAlias = (
-    ScrubDue | ScrubAsked | LogsLost | Answered | CheckpointEnded | GoOn | ReportsDue
+    ScrubDue
+    | ScrubAsked
+    | LogsLost
+    | Answered
+    | CheckpointEnded
+    | GoOn
+    | ReportsDue
+    | OptionsChanged
 )
 
 
@@ -161,7 +168,7 @@ class ScrubActor(BookieActor):
         self.findings = Findings()  # of the pass under way, or the last one
         self.queue = ReportQueue()
 
-    def handle(self, message: ScrubMessage) -> None:
+    def handle(self, message: ScrubMessage) -> None:  # noqa: C901 - a case for each message
         """Begin a pass, take its next steps, or report."""
         match message:
             case ScrubDue():
@@ -180,6 +187,8 @@ class ScrubActor(BookieActor):
                 self._go()
             case ReportsDue():
                 pass
+            case OptionsChanged(config):
+                self._pace.change(config.scrub_rate_size)
             case _:
                 assert_never(message)
         if self._steps is None and self._asked_pass > self.counts.begun_pass:

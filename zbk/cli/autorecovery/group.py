@@ -1,11 +1,14 @@
 """``zbk autorecovery``: run the auditor and the workers, show their state, switch them."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_options import server_options, start_server, take_security
 from zbk.config import AutorecoveryConfig
+
+if TYPE_CHECKING:
+    from zbk.auditor.process import Autorecovery
 
 
 @command(
@@ -17,7 +20,8 @@ from zbk.config import AutorecoveryConfig
 def run(**options: Any) -> None:  # noqa: ANN401 - fields of AutorecoveryConfig, and of the log
     """Audit and repair until SIGTERM or Ctrl-C.
 
-    SIGHUP re-reads the configuration: it applies the log level and logs what needs a restart.
+    SIGHUP re-reads the configuration: it applies the log level and what else needs no restart, and
+    logs the names of the other options that have changed.
     Any number may run: one of them audits, all of them repair. READY is logged after the start.
     Each option may also come from the environment: --brake-hold-ms from
     ZBK_AUTORECOVERY_BRAKE_HOLD_MS.
@@ -25,8 +29,15 @@ def run(**options: Any) -> None:  # noqa: ANN401 - fields of AutorecoveryConfig,
     from zbk.auditor.process import run_autorecovery
 
     security = take_security(options)
-    config = start_server(AutorecoveryConfig, options)
-    sys.exit(run_autorecovery(config, on_ready=_log_ready, security=security))
+    running = start_server(AutorecoveryConfig, options)
+
+    def on_started(process: "Autorecovery") -> None:
+        running.begin(running.config, process.change_options)
+
+    code = run_autorecovery(
+        running.config, on_ready=_log_ready, on_started=on_started, security=security
+    )
+    sys.exit(code)
 
 
 @group(

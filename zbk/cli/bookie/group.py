@@ -86,7 +86,8 @@ def run(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
-    SIGHUP re-reads the configuration: it applies the log level and logs what needs a restart.
+    SIGHUP re-reads the configuration: it applies the log level and what else needs no restart, and
+    logs the names of the other options that have changed.
     READY is logged when the bookie accepts clients. Each option may also come from the environment:
     --journal-dir from ZBK_BOOKIE_JOURNAL_DIR. If the cluster knows that the bookie has served and
     its directories do not show it, a line names the missing data, and the exit code is 7. Such a
@@ -97,18 +98,20 @@ def run(
     from zbk.auditor.bookie_process import run_bookie
 
     security = take_security(options)
-    config = start_server(BookieConfig, options)
+    running = start_server(BookieConfig, options)
+    config = running.config
     beside = None
     if autorecovery:
         own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
         beside = offline_config(AutorecoveryConfig, own_cluster)
     sources = option_sources(BookieConfig, options)
-    cluster = Cluster(
-        config.metadata, bookie_config=config, option_sources=sources, security=security
-    )
+    cluster = Cluster(config.metadata, option_sources=sources, security=security)
+    cluster.running = running
+    cluster.read_options = lambda: server_config(BookieConfig, options)
     admin = AdminApi(cluster, config.http, has_actions=allow_actions, token_file=token_file)
 
     def on_started(started: "Bookie") -> None:
+        running.begin(started.config, started.change_options)
         cluster.own_bookie = started
 
     def on_ready(registration: "BookieRegistration") -> None:

@@ -54,6 +54,7 @@ from zbk.protocol.repair.audit_events import (
     RememberCheck,
     Report,
     RetryUnrepairable,
+    SettingsChanged,
     Switched,
     TermBegun,
     TermEnded,
@@ -108,7 +109,7 @@ class Auditor:
         self._check()
         return effects + self._wake(now_ms)
 
-    def _on_event(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: C901 - a case an event
+    def _on_event(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: C901, PLR0912 - a case an event
         effects: list[Effect] = []
         match event:
             case TermBegun(term):
@@ -122,6 +123,8 @@ class Auditor:
                     self._drop_jobs(now_ms)
             case DelaySet(delay_ms):
                 self._delay_ms = delay_ms
+            case SettingsChanged(settings):
+                effects += self._change(settings)
             case Triggered():
                 if self._term is not None:  # every candidate receives it; only the leader acts
                     self._want_scan()
@@ -137,6 +140,15 @@ class Auditor:
             case _:
                 assert_never(event)
         return effects
+
+    def _change(self, settings: AuditSettings) -> list[Effect]:
+        """Use other settings. Checks are planned anew, from when each was last done."""
+        before, self._settings = self._settings, settings
+        self._bookies.change(settings)
+        if self._term is None or settings.interval_ms == before.interval_ms:
+            return []
+        self._due_ms = {}
+        return [RecallChecks(self._term)]
 
     # ------------------------------------------------------------------ terms and bookies
 

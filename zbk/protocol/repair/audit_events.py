@@ -93,6 +93,12 @@ class DelaySet(msgspec.Struct, frozen=True):
     delay_ms: int | None
 
 
+class SettingsChanged(msgspec.Struct, frozen=True):
+    """The configuration has changed."""
+
+    settings: AuditSettings
+
+
 class Triggered(msgspec.Struct, frozen=True):
     """An operator asks for an audit now."""
 
@@ -165,6 +171,7 @@ Event: TypeAlias = (
     | TermEnded
     | Switched
     | DelaySet
+    | SettingsChanged
     | Triggered
     | BookiesSeen
     | TimePassed

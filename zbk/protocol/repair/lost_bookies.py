@@ -50,6 +50,10 @@ class LostBookies:
         self._reported: set[str] = set()
         self._hold_until_ms: int | None = None
 
+    def change(self, settings: AuditSettings) -> None:
+        """Use other settings; a hold under way ends when it would have."""
+        self._settings = settings
+
     @property
     def lost(self) -> frozenset[str]:
         """The bookies that are known and not present."""

@@ -42,6 +42,11 @@ class CheckpointSchedule:
         self._took_ms = 0
         self._ledger_count = 0  # ledgers that it wrote
 
+    def change(self, *, interval_ms: int, journal_size: int) -> None:
+        """Set another interval, and other bytes that make a checkpoint due."""
+        self._interval_ms = interval_ms
+        self._journal_size = journal_size
+
     def take_due(self, now_ms: int, write_size: int, *, is_memory_short: bool) -> bool:
         """Return whether a checkpoint is due; if so, record it as the last one.
 

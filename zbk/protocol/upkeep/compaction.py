@@ -126,6 +126,10 @@ class CompactionClock:
         self._limits = limits
         self._last_ms = dict.fromkeys(CompactionKind, now_ms)
 
+    def change(self, limits: CompactionLimits) -> None:
+        """Set other limits; the times of the last compactions stay."""
+        self._limits = limits
+
     def due(self, now_ms: int, suspended: Collection[CompactionKind] = ()) -> CompactionKind | None:
         """Return the kind that is due, major before minor. A suspended kind stays due."""
         for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):

@@ -19,6 +19,10 @@ class ScrubPace:
         self._burst_read_size = 0
         self._debt_size = 0  # read, but not rested for
 
+    def change(self, rate_size: int) -> None:
+        """Set another rate, from the next rest on."""
+        self._throttle.change(rate_size)
+
     def begin_burst(self) -> None:
         """Begin the next burst."""
         self._burst_read_size = 0

@@ -131,6 +131,10 @@ class DiskSpace:
         self._warned: set[str] = set()
         self._low: frozenset[str] = frozenset()
 
+    def change(self, limits: DiskLimits) -> None:
+        """Set other limits, which count from the next measurement on."""
+        self._limits = limits
+
     @property
     def is_readonly(self) -> bool:
         """True when ordinary adds are refused."""

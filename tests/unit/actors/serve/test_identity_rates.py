@@ -110,3 +110,16 @@ def test_identities_that_wait_for_nothing_are_forgotten() -> None:
 
     assert table.of(ping("waiting", 1), 0) is waiting
     assert table.of(ping("idle", 1), 0) is not idle
+
+
+def test_other_rates_count_for_those_that_wait_already() -> None:
+    queue = FairQueue(RateLimits(request_rate=1, fence_rate=1))
+    queue.put([ping("a", number) for number in range(100)], 0)
+    queue.put([fence("a", number) for number in range(100)], 0)
+    before = served(queue, SECOND_US).get(b"a", 0)
+    assert before < 5
+
+    queue.change(RateLimits())
+
+    assert served(queue, SECOND_US) == {b"a": 200 - before}
+    assert queue.is_empty

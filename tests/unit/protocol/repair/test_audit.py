@@ -34,6 +34,7 @@ from zbk.protocol.repair.audit_events import (
     RememberCheck,
     Report,
     RetryUnrepairable,
+    SettingsChanged,
     Switched,
     TermBegun,
     TermEnded,
@@ -298,3 +299,24 @@ def test_a_stranger_that_got_a_cookie_is_no_stranger_any_more() -> None:
 @pytest.mark.parametrize("path", scripts("audit"), ids=lambda path: path.stem)
 def test_golden(path: Path, rewrite_golden: bool) -> None:
     run_script(path, AuditScript(), rewrite=rewrite_golden)
+
+
+def test_other_settings_plan_the_checks_anew() -> None:
+    settings = AuditSettings(interval_ms={CheckKind.BOOKIES: 1_000})
+    auditor = Auditor(settings)
+    other = AuditSettings(interval_ms={CheckKind.BOOKIES: 50}, lost_bookie_delay_ms=7)
+    assert not [
+        one for one in auditor.handle(SettingsChanged(other), 0) if isinstance(one, RecallChecks)
+    ]
+    assert RecallChecks(1) in auditor.handle(TermBegun(1), 0)
+    auditor.handle(ChecksRecalled(1, {CheckKind.BOOKIES: 0}), 0)
+
+    assert RecallChecks(1) in auditor.handle(SettingsChanged(settings), 10)
+    planned = auditor.handle(ChecksRecalled(1, {CheckKind.BOOKIES: 10}), 10)
+
+    assert WakeAt(1_000) in planned
+    quick = auditor.handle(SettingsChanged(other), 20)
+    assert RecallChecks(1) in quick
+    assert WakeAt(60) in auditor.handle(ChecksRecalled(1, {CheckKind.BOOKIES: 10}), 20)
+    same = AuditSettings(interval_ms=other.interval_ms, brake_share_percent=50)
+    assert RecallChecks(1) not in auditor.handle(SettingsChanged(same), 30)

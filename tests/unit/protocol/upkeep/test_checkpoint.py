@@ -117,3 +117,11 @@ def test_the_schedule_decides_as_its_twin(steps: list[tuple[int, int, bool, Any]
                 run(one, now_ms, took_ms=end[0], ledger_count=end[1])
                 twin.history.append(("ran", *end))
                 now_ms += end[0]
+
+
+def test_another_interval_and_other_bytes_count_from_now_on() -> None:
+    one = schedule()
+    one.change(interval_ms=10, journal_size=50)
+    assert not one.take_due(9, 49, is_memory_short=False)
+    assert one.take_due(9, 50, is_memory_short=False)
+    assert one.take_due(19, 51, is_memory_short=False)

@@ -101,3 +101,11 @@ def test_zero_is_off() -> None:
     assert CompactionClock(CompactionLimits(0, 10, 0, 10), 0).due(1 << 40) is None
     assert CompactionClock(CompactionLimits(0.2, 0, 0.8, 0), 0).due(1 << 40) is None
     assert CompactionClock(CompactionLimits(0.2, 10, 0.8, 0), 0).due(1 << 40) is MINOR
+
+
+def test_other_limits_count_from_the_last_compaction() -> None:
+    clock = CompactionClock(CompactionLimits(0, 0, 0, 0), now_ms=1_000)
+    assert clock.due(1 << 40) is None
+    clock.change(CompactionLimits(0.2, 10, 0, 0))
+    assert clock.due(1_009) is None
+    assert clock.due(1_010) is MINOR

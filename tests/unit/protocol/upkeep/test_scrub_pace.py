@@ -54,3 +54,10 @@ def test_a_pass_reads_no_faster_than_its_rate(steps: list[tuple[int, bool, int]]
             pace.begin_burst()
         allowed_size = RATE_SIZE * (now_ms + BURST_MS) // 1_000
         assert read_size - unpaid_size <= allowed_size
+
+
+def test_another_rate_counts_from_the_next_rest() -> None:
+    pace = ScrubPace(1, 100)
+    pace.change(RATE_SIZE)
+    pace.read(1_000)
+    assert pace.rest_ms(0) == 1_000 - BURST_MS

@@ -159,3 +159,12 @@ def test_modes_alternate_and_are_left_only_with_space_and_reserves(
                 modes.append(effect)
         assert space.is_readonly == (len(modes) % 2 == 1)
     assert all(isinstance(m, EnterReadOnly) == (i % 2 == 0) for i, m in enumerate(modes))
+
+
+def test_other_limits_count_from_the_next_measurement() -> None:
+    space = DiskSpace(LIMITS)
+    space.change(DiskLimits(FreeLimit(size=20), FreeLimit(size=10), margin_size=1))
+    assert space.handle(measured(20), 0) == []
+    assert space.handle(measured(9), 1) == [EnterReadOnly("9 bytes are free in /d0, less than 10")]
+    space.change(DiskLimits(FreeLimit(size=2), FreeLimit(size=1), margin_size=1))
+    assert space.handle(measured(9), 2) == [MakeReserves()]
