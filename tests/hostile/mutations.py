@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgpack
+import msgspec
 
 from tests.support.storage_actor import batch
 from zbk.protocol.entry.words import LedgerType
@@ -66,6 +67,7 @@ def real_requests(ledger_id: int, key: bytes, incarnation: int) -> list[Message]
         (fencing, ()),
         (Read(request_id=8, first_entry_id=0, last_entry_id=9, size_max=1_000, **about), ()),
         (ReadLac(request_id=9, **about, known_lac=-1, wait_ms=10), ()),
+        (ReadLac(request_id=19, **about, is_fencing=True), ()),
         (WriteLac(request_id=10, lac=2, **about), ()),
         (Sync(request_id=11, ledger_id=ledger_id, ledger_key=key, lac=2), ()),
         (GetLedgerInfo(request_id=12, ledger_id=ledger_id), ()),
@@ -76,7 +78,11 @@ def real_requests(ledger_id: int, key: bytes, incarnation: int) -> list[Message]
         (WatchLacs(request_id=17, session_id=1, is_first=True, wait_ms=10), ()),
         (Hello(request_id=18, instance_id="i", bookie_id="b", software="zbk"), ()),
     ]
-    groups = [*([one] for one in (*adds, *others)), [*adds, *others[:6]]]
+    lone = [
+        [(msgspec.structs.replace(request, incarnation=incarnation), frames)]
+        for request, frames in (*adds, *others)
+    ]
+    groups = [*lone, [*adds, *others[:7]]]
     return [[bytes(frame) for frame in request_frames(one, incarnation)] for one in groups]
 
 

@@ -6,7 +6,7 @@ A test module that wants a fixture of these imports it by name.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -37,9 +37,13 @@ def zookeeper_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loca
         yield running
 
 
-def lone_ledger(client: zbk.Client) -> zbk.LedgerWriter:
+def lone_ledger(
+    client: zbk.Client, grants: Mapping[str, Sequence[str]] | None = None
+) -> zbk.LedgerWriter:
     """Create a ledger on one bookie."""
-    return client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
+    return client.create_ledger(
+        ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, grants=grants
+    )
 
 
 class Shell:

@@ -8,7 +8,13 @@ from typing import Final, Self
 
 from tests.support.machine import patient_s
 
-_GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+
+def greeting(mechanism: bytes) -> bytes:
+    """Return the first bytes of a connection by ZMTP 3.1 that names a mechanism."""
+    return b"\xff" + bytes(8) + b"\x7f\x03\x01" + mechanism.ljust(20, b"\0") + bytes(32)
+
+
+_GREETING: Final = greeting(b"NULL")
 _TIMEOUT_S: Final = patient_s(20.0)
 _SHORT_SIZE_MAX: Final = 255
 
@@ -40,7 +46,7 @@ class RawPeer:
 
     def greet(self) -> None:
         """Go through the handshake of ZeroMQ, as a DEALER; say nothing after it."""
-        self.socket.sendall(_GREETING + _command(b"READY", _property("Socket-Type", b"DEALER")))
+        self.socket.sendall(_GREETING + ready())
         self._receive(len(_GREETING))
         _flags, size = self._receive(2)
         self._receive(size)  # nothing else may be said before the other side is ready
@@ -53,7 +59,8 @@ class RawPeer:
                 raise ConnectionResetError("it was ended in the handshake")
         return data
 
-    def frame(self, data: bytes, *, has_more: bool = False) -> bytes:
+    @staticmethod
+    def frame(data: bytes, *, has_more: bool = False) -> bytes:
         """Return one frame of a message."""
         if len(data) <= _SHORT_SIZE_MAX:
             return bytes([has_more, len(data)]) + data
@@ -66,11 +73,15 @@ class RawPeer:
 
     def wait_until_ended(self) -> None:
         """Return once the bookie has closed the connection."""
-        try:
-            while self.socket.recv(65_536):
-                pass
-        except ConnectionResetError:
-            pass
+        self.receive_all()
+
+    def receive_all(self) -> bytes:
+        """Return what comes until the bookie closes the connection."""
+        data = b""
+        with suppress(ConnectionResetError):
+            while more := self.socket.recv(65_536):
+                data += more
+        return data
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +95,13 @@ class RawPeer:
         self.close()
 
 
-def _command(name: bytes, body: bytes) -> bytes:
+def ready() -> bytes:
+    """Return the command with which a DEALER without encryption is ready."""
+    return command(b"READY", _property("Socket-Type", b"DEALER"))
+
+
+def command(name: bytes, body: bytes) -> bytes:
+    """Return a command of ZMTP."""
     data = bytes([len(name)]) + name + body
     return bytes([4, len(data)]) + data
 

@@ -19,7 +19,14 @@ Direction = Literal["to_server", "to_client"]
 class TcpProxy:
     """Listens at ``host`` and forwards to ``target``, which may be down for a while."""
 
-    def __init__(self, target: tuple[str, int], *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        target: tuple[str, int],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        is_recording: bool = False,
+    ) -> None:
         self.target = target
         self._lock = threading.Lock()
         self._links: list[_Link] = []
@@ -31,6 +38,11 @@ class TcpProxy:
         self._left_size: int | None = None  # bytes to the server until the connection is cut
         self.cut_count = 0
         self._frozen: list[_Link] = []
+        self._is_recording = is_recording
+        self.recorded: dict[Direction, bytearray] = {
+            "to_server": bytearray(),
+            "to_client": bytearray(),
+        }
         self._listener = socket.create_server((host, port))
         self.port = int(self._listener.getsockname()[1])
         self._thread = threading.Thread(target=self._accept, name="tcp-proxy", daemon=True)
@@ -72,6 +84,12 @@ class TcpProxy:
         """Pass ``size`` more bytes on to the server; cut the connection whose byte is the next."""
         with self._lock:
             self._left_size = size
+
+    def repeat(self, data: bytes, direction: Direction = "to_server") -> None:
+        """Send bytes in all connections, as if the other end had sent them."""
+        with self._lock:
+            for link in self._links:
+                link.send(data, direction)
 
     def close(self) -> None:
         """End."""
@@ -118,6 +136,8 @@ class TcpProxy:
                 if direction == "to_server":
                     link.is_moving.wait()
                 kept = self._spared(data) if direction == "to_server" else data
+                if self._is_recording:
+                    self.recorded[direction] += kept
                 target.sendall(kept)
                 if len(kept) < len(data):
                     break
@@ -143,6 +163,11 @@ class _Link:
         self._ends = (client, server)
         self.is_moving = threading.Event()
         self.is_moving.set()
+
+    def send(self, data: bytes, direction: Direction) -> None:
+        """Send bytes one way; a connection that has ended takes none."""
+        with suppress(OSError):
+            self._ends[direction == "to_server"].sendall(data)
 
     def cut(self) -> None:
         """Close both. Twice is fine."""

@@ -1,18 +1,11 @@
 """One life of a connection, as its errors describe it: where it leads, and how it ended. Pure."""
 
-from typing import Final
-
 import msgspec
 import zmq
 
 from zbk.errors import BookieUnavailableError, KeyRefusedError, SecurityMismatchError
 from zbk.security.credentials import Credentials, Door
 from zbk.transport.key_guard import refusal_of
-
-_HANDSHAKE_FAILED: Final = (
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
-)
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -28,21 +21,26 @@ class Attempt(msgspec.Struct, frozen=True):
         """Where it leads."""
         return self.door.address
 
-    def error_of(self, event: int, *, was_ready: bool, is_late: bool) -> BookieUnavailableError:
+    def error_of(
+        self, event: int, *, was_shaken: bool, was_ready: bool, is_late: bool
+    ) -> BookieUnavailableError:
         """Return the error of a life that ended with an event of ZeroMQ.
 
-        ``was_ready``: the bookie had answered HELLO. ``is_late``: the time to connect was over.
+        ``was_shaken``: ZeroMQ's handshake was over. ``was_ready``: the bookie had answered HELLO.
+        ``is_late``: the time to connect was over.
         """
+        is_foreign = event == zmq.EVENT_DISCONNECTED and not was_shaken  # it broke the protocol
+        is_failed = is_foreign or event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
         where, pair = self.address, self.credentials.pair
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             return KeyRefusedError(self.bookie_id, refusal_of(pair.public_key if pair else ""))
-        if event in _HANDSHAKE_FAILED and self.door.public_key:
+        if is_failed and self.door.public_key:
             reason = (
                 f"{where} ended the encrypted handshake: it does not have the key of its "
                 "registration, or does not encrypt; another process may listen there"
             )
             return SecurityMismatchError(self.bookie_id, reason)
-        if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+        if is_foreign:
             reason = (
                 f"{where} speaks another protocol, or requires encryption: give a key with --key, "
                 "or ZBK_KEY"

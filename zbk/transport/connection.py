@@ -172,9 +172,13 @@ class Connection:
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._greet(now_ms)
             else:
-                was_ready = self.state is State.READY
-                is_late = now_ms >= self._deadline_ms - TIMEOUT_SLACK_MS
-                self.lose(self._life.error_of(event, was_ready=was_ready, is_late=is_late), now_ms)
+                error = self._life.error_of(
+                    event,
+                    was_shaken=self.state is not State.CONNECTING,
+                    was_ready=self.state is State.READY,
+                    is_late=now_ms >= self._deadline_ms - TIMEOUT_SLACK_MS,
+                )
+                self.lose(error, now_ms)
 
     def _greet(self, now_ms: int) -> None:
         hello = Hello(

@@ -72,6 +72,16 @@ class ConnectionEnds:
         if self.connections.end(connection.fd) is not None:
             end_connection(connection.fd, connection.cookie)
 
+    def note_unheard(self, fd: int) -> None:
+        """Count a connection that the other side, or its handshake, ended before a HELLO."""
+        connection = self.connections.find(fd)
+        if self.guard is None or connection is None:
+            return
+        if not (connection.is_greeted or connection.is_ending or self.guard.was_refused()):
+            self._peers.counts.handshake_failed_count += 1
+            if self.guard.on_refused is not None:
+                self.guard.on_refused("", "", "it has no key, or expects another of the bookie")
+
     def forget(self, fd: int) -> None:
         """Forget the connection of a descriptor: libzmq has given it back."""
         name = self._peers.name_of(fd)

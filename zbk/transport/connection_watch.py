@@ -150,17 +150,13 @@ class ConnectionWatch:
                     self._ends.forget(fd)
                     connections.accepted(fd, cookie_of(fd), now_ms)
                 case zmq.EVENT_DISCONNECTED:
+                    self._ends.note_unheard(fd)
                     self._ends.forget(fd)
                     connections.ended(fd)
                 case zmq.EVENT_LISTENING:
                     self._listeners.append(Listener(fd))
                 case zmq.EVENT_ACCEPT_FAILED:
                     is_short = True
-                case _:  # a handshake failed: reported only while the front encrypts
-                    self._peers.counts.handshake_failed_count += 1
-                    guard = self._ends.guard
-                    if guard is not None and guard.on_refused is not None:
-                        guard.on_refused("", "", "it has no key, or expects another of the bookie")
         if is_short:  # other parts of this process or machine have too many files open
             connections.no_descriptor(now_ms)
         for late in connections.take_late(now_ms):

@@ -33,7 +33,12 @@ process: ``Assertion failed: !_more (src/fq.cpp)``.
 
 
 class DealerSocket:
-    """A socket and the monitor that reports what becomes of its TCP connection."""
+    """A socket and the monitor that reports what becomes of its TCP connection.
+
+    The monitor does not report ``EVENT_HANDSHAKE_FAILED_PROTOCOL`` (see ``router.EVENTS``), and the
+    socket has no limit on messages that wait (see ``zbk.transport.inflow``): both let a peer abort
+    this process. What waits is bounded by what this client has asked for.
+    """
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", life: Attempt) -> None:
         self.socket = socket = context.socket(zmq.DEALER)
@@ -44,6 +49,7 @@ class DealerSocket:
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         socket.setsockopt(zmq.MAXMSGSIZE, ANSWER_SIZE_MAX)
+        socket.setsockopt(zmq.RCVHWM, 0)
         if life.door.public_key:
             pair = life.credentials.pair
             assert pair is not None, "an encrypted connection has two keys"
@@ -53,7 +59,6 @@ class DealerSocket:
             | zmq.EVENT_DISCONNECTED
             | zmq.EVENT_CLOSED
             | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-            | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
             | zmq.EVENT_HANDSHAKE_FAILED_AUTH
         )
         assert monitor is not None, "a new socket has no monitor yet"

@@ -54,6 +54,7 @@ class KeyGuard:
         self.keys = keys
         self._accepts_plain = accepts_plain
         self.refused_count = 0
+        self._unended_count = 0  # refused connections whose end was not reported yet
         self.on_refused: OnRefused | None = None
         self._refusals = ReportPace[tuple[str, str]](REPORT_MS)
         self._socket: zmq.Socket[bytes] = context.socket(zmq.REP)
@@ -89,6 +90,12 @@ class KeyGuard:
         """Return whether a connection may go on; ``key`` is "" without encryption."""
         return key in self.keys if key else self._accepts_plain
 
+    def was_refused(self) -> bool:
+        """Return whether the end of a connection without a HELLO is that of a refused key."""
+        is_refused = self._unended_count > 0
+        self._unended_count -= is_refused
+        return is_refused
+
     def has_role(self, key: str) -> bool:
         """Return whether a key is that of a principal with a role in the cluster."""
         principal = self.keys.find(key)
@@ -112,6 +119,7 @@ class KeyGuard:
             return [ZAP_VERSION, request_id, b"200", b"OK", key.encode(), b""]
         address = question[3].decode("ascii", "replace")[:80] if len(question) > 3 else ""
         self.refused_count += 1
+        self._unended_count += 1
         self._refusals.note((key or "none", address))
         if self.on_refused is not None:
             self.on_refused(key, address, "the key belongs to no principal")

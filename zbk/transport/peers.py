@@ -37,7 +37,7 @@ class FrontCounts(msgspec.Struct):
     message_count: int = 0
     refused_count: int = 0
     dropped_answer_count: int = 0
-    handshake_failed_count: int = 0  # with encryption on: connections that had another, or no key
+    handshake_failed_count: int = 0  # with encryption on: ended before HELLO, and not refused
     peer_count: int = 0
     connection_count: int = 0  # TCP connections, with or without a HELLO
     ended_count: int = 0  # connections that the front ended because they said no HELLO

@@ -70,17 +70,17 @@ HEARTBEAT_TIMEOUT_MS: Final = 8_000
 EVENTS: Final = (
     zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED
 )
-EVENTS_OF_HANDSHAKES: Final = (
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-)
-"""Reported while the front encrypts. A key that is refused is counted by the guard."""
+"""What the monitor reports. Not ``EVENT_HANDSHAKE_FAILED_PROTOCOL``: libzmq 4.3.5 also reports it
+for a message that it cannot decrypt, and the report overwrites the error with ``EAGAIN``. The
+connection then stays, unread; when it breaks and a heartbeat is due, libzmq aborts the process. A
+peer with a key could do that, and so could someone on the way who sends recorded bytes again."""
 
 
 class KeyCounts(msgspec.Struct, frozen=True):
     """Connections that an encrypting front did not admit."""
 
     refused_count: int  # their key belongs to no principal
-    failed_count: int  # they have no key, or expect another one of the bookie
+    failed_count: int  # they ended before HELLO: they have no key, or expect another one
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
@@ -171,9 +171,7 @@ class RouterFront:
         socket.setsockopt(zmq.HANDSHAKE_IVL, limits.connections.handshake_ms)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
-        monitor = socket.get_monitor_socket(
-            EVENTS if self._guard is None else EVENTS | EVENTS_OF_HANDSHAKES
-        )
+        monitor = socket.get_monitor_socket(EVENTS)
         assert monitor is not None, "a new socket has no monitor yet"
         return socket, monitor
 

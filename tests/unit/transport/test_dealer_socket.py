@@ -1,6 +1,7 @@
 """One life of a connection to a bookie: what came whole is received, whenever the bookie dies."""
 
 import multiprocessing
+from collections.abc import Callable
 
 import pytest
 import zmq
@@ -14,6 +15,7 @@ from zbk.transport.frames import receive_frames
 
 FRAME_COUNT = 250
 MESSAGE_COUNT = 8
+UNREAD_COUNT = 20_000
 READ_COUNT = 50
 """libzmq looks for news of its connections at each hundredth frame: in the middle of a message."""
 
@@ -49,9 +51,35 @@ def receive_from_a_peer_that_dies() -> None:
     own.term()
 
 
-def test_a_bookie_that_dies_in_the_middle_of_an_answer_does_not_abort_the_client() -> None:
+def receive_nothing_until_the_peer_has_died() -> None:
+    """Leave more messages unread than libzmq keeps by default, lose the peer, and go on."""
+    own, others = zmq.Context(), zmq.Context()
+    peer = others.socket(zmq.ROUTER)
+    peer.setsockopt(zmq.SNDHWM, 0)
+    port = peer.bind_to_random_port("tcp://127.0.0.1")
+    life = Attempt("b-1", Door(f"tcp://127.0.0.1:{port}"), ANONYMOUS, 5_000)
+    dealer = DealerSocket(own, life)
+    dealer.socket.connect(life.address)
+    wait_until(lambda: dealer.next_event() == zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    assert dealer.try_send([b"go"])
+    routing_id = peer.recv_multipart()[0]
+    for _ in range(UNREAD_COUNT):
+        peer.send_multipart([routing_id, b"x" * 1_000])
+    peer.close(linger=0)
+    others.term()
+    wait_until(lambda: dealer.next_event() == zmq.EVENT_DISCONNECTED)
+    dealer.close()
+    own.term()
+
+
+@pytest.mark.parametrize(
+    "life", [receive_from_a_peer_that_dies, receive_nothing_until_the_peer_has_died]
+)
+def test_a_bookie_that_dies_in_the_middle_of_answers_does_not_abort_the_client(
+    life: Callable[[], None],
+) -> None:
     """In a process of its own: the abort would be that of libzmq."""
-    process = multiprocessing.get_context("spawn").Process(target=receive_from_a_peer_that_dies)
+    process = multiprocessing.get_context("spawn").Process(target=life)
     process.start()
     process.join(patient_s(60.0))
 
