@@ -88,8 +88,9 @@ class AddRequests:
             incarnation=turn.incarnation,
             last_add_synced=ledger.last_add_synced,  # it may be more when the answer leaves
         )
-        if batch is None:  # sent again: answered like a sync
-            turn.answer_after_sync(slot, Outbound(inbound, answer))
+        answers_after = ledger.acknowledges_after(is_recovery=request.is_recovery)
+        if batch is None:  # sent again
+            turn.answer_add(slot, Outbound(inbound, answer), answers_after)
             return
         recorded_lac = None
         if batch.last_entry_id > slot.last_entry_id:
@@ -100,7 +101,7 @@ class AddRequests:
             slot=slot,
             batch=batch,
             answer=answer,
-            answers_after=ledger.acknowledges_after(is_recovery=request.is_recovery),
+            answers_after=answers_after,
             recorded_lac=recorded_lac,
             is_recovery=request.is_recovery,
             is_journaled=ledger.is_journaled(is_recovery=request.is_recovery),

@@ -132,9 +132,16 @@ class Turn:
         else:
             self.answer_when_synced(slot, inbound, answer)
 
-    def answer_after_sync(self, slot: LedgerSlot, outbound: Outbound) -> None:
-        """Answer when everything of a ledger, and this turn, are on stable storage."""
-        if slot.is_log_unsynced:
+    def answer_add(
+        self, slot: LedgerSlot, outbound: Outbound, answers_after: AcknowledgesAfter
+    ) -> None:
+        """Answer an add that was stored, now or earlier, as its ledger's type says.
+
+        The answer leaves before that of a fence which follows.
+        """
+        if answers_after == "write":
+            self.ticket(slot).after_write.append(outbound)
+        elif slot.is_log_unsynced:
             self.log_syncs.wait(slot, outbound)
         else:
             self.ticket(slot).after_sync.append(outbound)
@@ -259,11 +266,7 @@ class Turn:
         batch, slot = one.batch, one.slot
         tickets = self._tickets[slot.journal_no]
         ticket = tickets.filled
-        outbound = Outbound(one.inbound, one.answer)
-        if one.answers_after == "write":
-            ticket.after_write.append(outbound)
-        else:
-            self.answer_after_sync(slot, outbound)
+        self.answer_add(slot, Outbound(one.inbound, one.answer), one.answers_after)
         if one.has_cursor:
             self.counts.vd_batch_count += 1
             self.counts.vd_entry_count += batch.count

@@ -22,6 +22,7 @@ from zbk.wire.messages import (
     LacAnswer,
     LedgerInfo,
     Message,
+    ReadLac,
     Sync,
     SyncAnswer,
 )
@@ -180,14 +181,16 @@ def test_the_trace_of_an_add_has_its_admission(disk: SimulatedDisk) -> None:
     assert list(map(id, world.groups[-1].spans)) == [id(span)]
 
 
-def test_an_add_that_is_sent_again_waits_until_its_entries_are_durable(
+def test_an_add_that_a_recovery_sends_again_waits_until_its_entries_are_durable(
     disk: SimulatedDisk,
 ) -> None:
     world = bookie(disk)
     add_some(world, 0, 2)
     world.answers.clear()
 
-    add_some(world, 0, 2)
+    copies = batch(0, [payload(0), payload(1)])
+    world.say(*add(copies, kind=BYPASS, is_recovery=True))
+    world.written()
     world.synced_journal()
     assert world.answers == []
     sync_all(world)
@@ -459,3 +462,19 @@ def test_a_loss_of_power_at_each_step_takes_nothing_that_a_sync_answered() -> No
         count = sum(last - first + 1 for first, last in held(bookie(disk).storage))
         assert count >= min(acknowledged, 1) * (acknowledged + 2)
     assert cut_count > 200
+
+
+def test_an_add_that_comes_again_is_answered_before_a_fence_that_follows(
+    disk: SimulatedDisk,
+) -> None:
+    """A recovery must not see an acknowledgement that came after the answer to its fence."""
+    world = bookie(disk)
+    add_some(world, 0, 3)
+    add_some(world, 0, 3)
+    fence = ReadLac(
+        request_id=10, ledger_id=LEDGER_ID, ledger_key=KEY, ledger_type=BYPASS, is_fencing=True
+    )
+    world.say(fence)
+    world.settle_journal()
+
+    assert [type(one) for one in world.answers] == [AddAnswer, AddAnswer, LacAnswer]
