@@ -58,6 +58,37 @@ def choice_option(
     return _option(names, help_text, type=kind, **rest)
 
 
+class LedgerTypeChoice(click.Choice[str]):
+    """The short name of a type of ledgers. Its full name, as commands print it, counts, too."""
+
+    def __init__(self) -> None:
+        super().__init__(list(LEDGER_TYPES), case_sensitive=False)
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's own
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return the short name.
+
+        Raises:
+            click.BadParameter: there is no such type.
+        """
+        short_names = {name: short for short, name in LEDGER_TYPES.items()}
+        return super().convert(short_names.get(str(value).upper(), value), param, ctx)
+
+
+def ledger_type_option(
+    name: str,
+    *,
+    help_text: str,
+    **rest: Any,  # noqa: ANN401 - click's own
+) -> Decorator[Any]:
+    """Return an option whose value is the short name of a type of ledgers."""
+    return _option((name, "ledger_type"), help_text, type=LedgerTypeChoice(), **rest)
+
+
 def size_option(*names: str, help_text: str, default: str | None = None) -> Decorator[Any]:
     """Return an option whose value is a size in bytes; ``None`` if it is not given."""
     return _option(names, help_text, metavar="SIZE", callback=_parse_size, default=default)
@@ -221,11 +252,8 @@ ledger_id_argument = click.argument(
 name_argument = click.argument("name", metavar="NAME", shell_complete=complete_names)
 bookie_id_argument = click.argument("bookie_id", metavar="ID", shell_complete=complete_bookies)
 
-type_option = choice_option(
+type_option = ledger_type_option(
     "--type",
-    "ledger_type",
-    choices=list(LEDGER_TYPES),
-    any_case=True,
     default="pd",
     help_text="pd: acknowledged after fsync; vd: from the page cache, made durable by sync.",
 )

@@ -1,8 +1,9 @@
 """The output of commands: tables for people, JSON for programs.
 
-Only data goes to standard output. A table is text in columns, the same in a terminal and in a pipe,
-except for a bold heading in a terminal (``NO_COLOR`` switches it off). JSON is one object, or one
-object per line for lists, so that a million ledgers stream.
+Only data goes to standard output. A table is text in columns. In a terminal its lines are cut at
+the right edge, where ``…`` shows that, and the heading is bold (``NO_COLOR`` switches that off); a
+pipe gets all of it. JSON is one object, or one object per line for lists, so that a million ledgers
+stream.
 
 In JSON, sizes are bytes, ids are integers, times are RFC 3339 in UTC, and bytes are
 ``{"base64": ..., "text": ...}``, with the text only if they are UTF-8.
@@ -11,6 +12,7 @@ In JSON, sizes are bytes, ids are integers, times are RFC 3339 in UTC, and bytes
 import base64
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -230,13 +232,25 @@ def _print_page(page: list[list[str]], widths: list[int], *, is_head: bool) -> l
         max(width, *(len(row[column]) for row in page)) if page else width
         for column, width in enumerate(widths)
     ]
+    line_width = _line_width()
     for number, row in enumerate(page):
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
         line = "  ".join(cells).rstrip()
+        if line_width and len(line) > line_width:
+            line = line[: line_width - 1] + _cut_mark()
         if is_head and number == 0 and _is_styled():
             line = click.style(line, bold=True)
         click.echo(line)
     return widths
+
+
+def _line_width() -> int:
+    """Return the columns of the terminal; 0: standard output is none."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 0
+
+
+def _cut_mark() -> str:
+    return "…" if (sys.stdout.encoding or "").lower().startswith("utf") else ">"
 
 
 def _is_styled() -> bool:

@@ -1,15 +1,17 @@
 """The standard streams of a ``zbk`` process, made safe before a command runs.
 
 A descriptor that the caller closed (``zbk ... >&-``) is opened on ``/dev/null``: otherwise the next
-socket or file of the process would be its standard output. A closed standard output or error drops
-what is written to it. A closed standard input stays ``None`` in ``sys``, so that a command that
-needs one says so instead of reading nothing.
+socket or file of the process would be its standard output. A write to a closed standard output
+fails, as one to a full disk does; a process that prints nothing, such as a bookie, does not notice.
+A closed standard error drops what is written to it. A closed standard input stays ``None`` in
+``sys``, so that a command that needs one says so instead of reading nothing.
 
 An error of standard output, such as a full disk, carries its name. What standard error does not
 take is dropped: it cannot be reported anywhere, and must not change the exit code. A spinner or a
 bar is taken off the terminal while a line is printed there.
 """
 
+import errno
 import io
 import os
 import sys
@@ -80,6 +82,16 @@ class StandardOutput(io.FileIO):
             raise
 
 
+class ClosedOutput(StandardOutput):
+    """A standard output that was closed when the process began: each write fails."""
+
+    def write(self, data: "ReadableBuffer", /) -> int | None:  # type: ignore[override]  # typeshed: never None
+        """Raise the error of a closed descriptor, unless output is dropped."""
+        if self.is_dropped:
+            return memoryview(data).nbytes
+        raise OSError(errno.EBADF, "it is closed; redirect it to /dev/null", STANDARD_OUTPUT)
+
+
 class StandardError(io.FileIO):
     """A descriptor that drops what cannot be written."""
 
@@ -96,7 +108,8 @@ def open_streams() -> None:
     for descriptor in range(3):
         _open_if_closed(descriptor)
     if sys.stdout is None:
-        drop_output()
+        raw = ClosedOutput(1, "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8")
     else:
         sys.stdout = _wrapped(sys.stdout, StandardOutput)
     if sys.stderr is None:

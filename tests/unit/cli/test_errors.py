@@ -164,10 +164,20 @@ def test_an_output_that_takes_nothing_is_one_line(
 
 
 @pytest.mark.parametrize("command", ["--help", "--version", "config show", "config default"])
-def test_a_closed_output_drops_what_is_printed(tmp_path: Path, command: str) -> None:
+def test_a_closed_output_is_one_line_too(tmp_path: Path, command: str) -> None:
     done = run_in_shell(f"{command} >&-", tmp_path)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    closed = "zbk: [Errno 9] it is closed; redirect it to /dev/null: 'standard output'\n"
+    assert (done.returncode, done.stderr) == (1, closed)
+
+
+def test_a_command_that_prints_nothing_does_not_notice_a_closed_output(tmp_path: Path) -> None:
+    (tmp_path / "zbk.toml").write_text("")
+    done = run_in_shell(f"ledger ls --metadata sqlite://{tmp_path}/none.db >&-", tmp_path)
+
+    assert done.returncode == 1
+    assert "none.db" in done.stderr
+    assert "standard output" not in done.stderr
 
 
 def test_a_closed_error_output_changes_no_exit_code(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from zbk.cli.options import (
     choice_option,
     custom_metadata_option,
     duration_option,
+    ledger_type_option,
     option_group,
     size_option,
 )
@@ -21,13 +22,7 @@ filter_options = option_group(
         any_case=True,
         help_text="Only ledgers in this state.",
     ),
-    choice_option(
-        "--type",
-        "ledger_type",
-        choices=list(LEDGER_TYPES),
-        any_case=True,
-        help_text="Only ledgers of this type.",
-    ),
+    ledger_type_option("--type", help_text="Only ledgers of this type; the full name counts, too."),
     duration_option("--older-than", help_text="Only ledgers older than this, such as 90min or 7d."),
     duration_option("--newer-than", help_text="Only ledgers younger than this."),
     size_option("--larger-than", help_text="Only closed ledgers with a longer payload."),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.cli import Run
 from tests.support.fake_client import FakeClient
+from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import wall_ms
 
 HOUR_MS = 3_600_000
@@ -70,3 +71,22 @@ def test_a_filter_without_a_meaning_is_a_mistake_of_use(run: Run, arguments: str
 
     assert result.exit_code == 2
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize("short", ["pd", "vd", "vd-bypass"])
+def test_ls_takes_the_name_of_each_type_as_it_prints_it(
+    run: Run, client: FakeClient, short: str
+) -> None:
+    for ledger_type in LedgerType:
+        client.reserve_ledger(ledger_type=ledger_type)
+
+    def found(name: str) -> list[dict[str, Any]]:
+        lines = run("ledger", "ls", "--type", name, "-o", "json").stdout.splitlines()
+        return [json.loads(line) for line in lines]
+
+    (row,) = found(short)
+    assert row["type"] in set(LedgerType)
+    assert found(row["type"]) == found(row["type"].lower()) == found(short.upper()) == [row]
+    wrong = run("ledger", "ls", "--type", "durable")
+    assert wrong.exit_code == 2
+    assert "'pd', 'vd', 'vd-bypass'" in wrong.stderr
