@@ -22,6 +22,7 @@ LOAD_BATCH_COUNT: Final = 100
 SLOW_SYNC_MS: Final = 100  # in addition to their own time
 BESIDE_SECONDS: Final = 5
 FAIR_MS: Final = 10
+ENCRYPTED_SHARE: Final = 0.6
 
 UNITS: Final = {"entries_per_s": "entries/s", "payload_mb_per_s": "MB/s"}
 
@@ -198,6 +199,56 @@ def fairness() -> Case:
         read=figures.neighbors(*clients),
         rows=rows,
         seconds=2 * (BESIDE_SECONDS + 4),
+        round_count=1,
+    )
+
+
+def encryption() -> Case:
+    """Return the case of appends with and without encryption, and of handshakes."""
+    title = "with encryption, beside none in turn"
+    shown = {
+        "rate": (f"`append_many`, PD, 1 KiB, {title}", f">= {ENCRYPTED_SHARE:.0%}", "entries/s"),
+        "lone": (f"a lone `append`, PD, 1 KiB, {title}, p50", "<= 0.15 ms more", "ms"),
+        "handshakes": ("connections that say HELLO, encrypted, to one bookie", ">= 400/s", "/s"),
+    }
+    figure = {
+        "rate": ("encrypted_entries_per_s", "plain_entries_per_s", "rate_ratio"),
+        "lone": ("encrypted_p50_ms", "plain_p50_ms", ""),
+        "handshakes": ("handshakes_per_s", "", ""),
+    }
+    ways = {
+        "rate": way("ratio", at_least("rate_ratio", ENCRYPTED_SHARE)),
+        "lone": way("figure", at_most("added_p50_ms", 0.15)),
+        "handshakes": way("figure", at_least("handshakes_per_s", 400)),
+    }
+    rows = tuple(
+        Row(
+            title=shown[name][0],
+            goal=shown[name][1],
+            step="zbk",
+            unit=shown[name][2],
+            zbk=figure[name][0],
+            floor=figure[name][1],
+            ratio=figure[name][2],
+            ways=(ways[name],),
+        )
+        for name in shown
+    )
+    step = Step(
+        "zbk",
+        ("encryption",),
+        (Amount("--count", 60_000, least=2_000),),
+        is_on_zookeeper=False,
+        is_experiment=True,
+    )
+    names = sorted({one for names in figure.values() for one in names if one} | {"added_p50_ms"})
+    return Case(
+        name="encryption",
+        title="appends with and without encryption",
+        steps=(step,),
+        read=figures.fields(*names),
+        rows=rows,
+        seconds=18,
         round_count=1,
     )
 

@@ -17,7 +17,7 @@ from benchmarks.case import Case
 
 SECONDS_MAX: Final = 20 * 60
 ROUND_COUNT: Final = 3
-LONG_RUN_SECONDS: Final = 36
+LONG_RUN_SECONDS: Final = 18
 
 APPEND_MANY: Final = (
     # type, bytes of payload, entries, field, goal
@@ -65,6 +65,7 @@ def cases(long_run_seconds: int = LONG_RUN_SECONDS) -> tuple[Case, ...]:
         growth.beside(),
         appends.beside_fsyncs(),
         appends.fairness(),
+        appends.encryption(),
         reads.recovery(),
         reads.restart(),
         growth.length(),

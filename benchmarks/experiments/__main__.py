@@ -1,5 +1,6 @@
 """``python -m benchmarks.experiments``: break or slow a part of a cluster and measure the effect.
 
+python -m benchmarks.experiments encryption # appends with and without it, and handshakes
 python -m benchmarks.experiments recovery   # a writer dies; its ledger is recovered
 python -m benchmarks.experiments restart    # a bookie dies; it replays its journal
 python -m benchmarks.experiments repair     # a bookie is lost; its ledgers are copied
@@ -19,6 +20,10 @@ from zbk.cli.streams import open_streams
     lazy=commands_of(
         "benchmarks.experiments",
         {
+            "encryption": (
+                "commands:encryption",
+                "Measure appends with and without encryption, in turn, and handshakes.",
+            ),
             "recovery": (
                 "commands:recovery",
                 "Kill a writer during its adds and measure the time to recover its ledger.",

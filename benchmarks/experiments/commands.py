@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from benchmarks.experiments.encryption import EncryptionLoad, run_encryption
 from benchmarks.experiments.recovery import RecoveryLoad, run_recovery
 from benchmarks.experiments.repair import RepairLoad, run_repair
 from benchmarks.experiments.restart import RestartLoad, run_restart
@@ -55,6 +56,22 @@ def recovery(
     with bench_folder() as folder, saying() as on_progress:
         result = run_recovery(folder, load, use_zookeeper=use_zookeeper, on_progress=on_progress)
     print_object({"measured": "recovery"} | fields_of(result), output)
+
+
+@command("encryption", (f"{PROGRAM} encryption --rounds 9", "with and without, nine times in turn"))
+@count_option(60_000, "Entries of 1 KiB in each round of `append_many`.")
+@integer_option("--rounds", "round_count", default=5, help_text="Rounds of each cluster, in turn.")
+@output_option
+def encryption(count: int, round_count: int, output: Format) -> None:
+    """Measure appends with and without encryption, in turn, and handshakes.
+
+    Runs in two temporary clusters on SQLite, of which one works at a time.
+    """
+    load = EncryptionLoad(entry_count=count, round_count=round_count)
+    note("starting two temporary clusters of three bookies")
+    with bench_folder() as folder:
+        result = run_encryption(folder, load)
+    print_object({"measured": "encryption"} | fields_of(result), output)
 
 
 @command("restart", (f"{PROGRAM} restart --journal 100MiB", "with less to replay"))

@@ -55,6 +55,16 @@ def lines_of(step: Step, _divisor: int) -> list[Line]:
             "entry_count": 1_000_000,
             "acknowledged_count": 999_000,
         },
+        "encryption": {
+            "measured": "encryption",
+            "plain_entries_per_s": 200_000.0,
+            "encrypted_entries_per_s": 150_000.0,
+            "rate_ratio": 0.75,
+            "plain_p50_ms": 0.6,
+            "encrypted_p50_ms": 0.7,
+            "added_p50_ms": 0.1,
+            "handshakes_per_s": 500.0,
+        },
         "restart": {
             "measured": "restart",
             "seconds_until_registered": 2.5,
