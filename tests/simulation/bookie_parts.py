@@ -100,7 +100,7 @@ class TimedSyncQueue(SyncQueue):
             self._real_journal.end_sync(begun)
             self._bookie.disk.sync_until = None
         self._bookie.oracle.synced(groups)
-        self._tell(groups)
+        self._tell(groups, self._now_us())
         self._is_busy = False
         if self._is_wanted:
             self._is_wanted = False

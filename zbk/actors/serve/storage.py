@@ -176,6 +176,7 @@ class StorageActor(LendingActor):
         """Handle one message, and send the output of the turn, in lists."""
         match message:
             case Requests(batch, received_us):
+                self._turn.queue_times.observe_none()  # the front has served them at once
                 self._serve_received(batch, received_us)
             case RequestsWait():
                 self._serve_waiting()
@@ -250,12 +251,14 @@ class StorageActor(LendingActor):
         """Serve a turn of the requests in the queue, and have the others served."""
         turn = self._turn
         turn.await_syncs(is_awaited=True)  # first: a sync that ends meanwhile reports it
-        taken = self._waiting.take(turn.unsynced_size, monotonic_us())
+        now_us = monotonic_us()
+        taken = self._waiting.take(turn.unsynced_size, now_us)
         self._is_holding = taken.is_held
         self._throttle(taken.is_throttled)
         if not taken.is_held:
             turn.await_syncs(is_awaited=False)
         if taken.batch:  # else a stop has served them, or all are held
+            turn.queue_times.observe(now_us - taken.received_us)
             self._serve_received(taken.batch, taken.received_us)
         if taken.is_more:
             self.actor_ref.tell(RequestsWait())

@@ -105,7 +105,7 @@ class SyncQueue:
     ) -> None:
         self.lone_sync = LoneSync()
         self.fsyncs = Buckets()
-        self.answers = Buckets()  # from the request to its answer after an fsync
+        self.answers = Buckets()  # from the request to the end of the fsync before its answer
         self.journal = journal
         self.send = send
         self._journal_no = journal_no
@@ -164,13 +164,14 @@ class SyncQueue:
             if groups:
                 begun_us = self._now_us()
                 self.journal.sync()  # covers these groups: they were written before it began
+                ended_us = self._now_us()
                 if any(group.records for group in groups):  # else it may have had nothing to do
-                    duration_us = self._now_us() - begun_us
+                    duration_us = ended_us - begun_us
                     self.lone_sync.synced(duration_us)
                     self.fsyncs.observe(duration_us)
                 self._running_since_us = self._running_size = 0
                 self._running = ()
-                self._tell(groups)
+                self._tell(groups, ended_us)
 
     def _take(self) -> list[AppendGroup]:
         with self._groups_lock:
@@ -180,7 +181,7 @@ class SyncQueue:
             self._running_size, self.unsynced_size = self.unsynced_size, 0
         return groups
 
-    def _tell(self, groups: Sequence[AppendGroup]) -> None:
+    def _tell(self, groups: Sequence[AppendGroup], ended_us: int) -> None:
         progress = self._progress
         progress.synced_ticket = groups[-1].ticket
         progress.synced_size += sum([group.size for group in groups if group.is_sync_needed])
@@ -191,10 +192,9 @@ class SyncQueue:
         answers = [answer for group in groups for answer in group.after_sync]
         if answers:
             self.send(answers)
-            now_us = self._now_us()
             for group in groups:
                 if group.after_sync and group.received_us:
-                    self.answers.observe(now_us - group.received_us)
+                    self.answers.observe(ended_us - group.received_us)
         if (
             progress.is_watched
             or progress.is_awaited

@@ -301,8 +301,6 @@ class Turn:
     def begin(self, received_us: int = 0) -> None:
         """Begin a ticket of each journal; ``received_us``: when its requests came, if any did."""
         self._received_us = received_us
-        if received_us:
-            self.queue_times.observe(monotonic_us() - received_us)
         self._storage.begin_turn()
         for tickets in self._tickets:
             tickets.begin()
