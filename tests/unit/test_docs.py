@@ -1,5 +1,6 @@
 """What the documents name is there."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -40,6 +41,34 @@ def test_the_map_names_every_layer() -> None:
     for folder in (ROOT / "zbk").iterdir():
         if (folder / "__init__.py").exists():
             assert re.search(rf"^[a-z |]*\b{folder.name}\b", layers, re.MULTILINE), folder.name
+
+
+QUESTIONS = {
+    "fencing": "fence",
+    "the LAC of a VD ledger": "LAC",
+    "when a checkpoint is due": "checkpoint",
+    "which bookie receives a new copy": "bookie",
+    "when garbage collection may drop a ledger": "collect",
+    "what a full disk still accepts": "space",
+    "how a log changes its owner": "owner",
+    "what counts as a torn tail of the journal": "torn tail",
+}
+"""What a newcomer looks for first, and a word that the docstring of each module there has."""
+
+
+def test_the_rules_that_newcomers_look_for_are_where_the_guide_says() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    section = text.partition("## Where is what")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.MULTILINE))
+
+    for question, word in QUESTIONS.items():
+        (place,) = [place for rule, place in rows.items() if rule.startswith(question)]
+        for path in re.findall("`(.+?)`", place):
+            docstring = ast.get_docstring(ast.parse((ROOT / "zbk" / path).read_text("utf-8")))
+            assert docstring is not None
+            assert word in docstring, f"{question}: {path}"
+    for path in re.findall("`(.+?)`", " ".join(rows.values())):
+        assert (ROOT / "zbk" / path).is_file(), path
 
 
 def test_every_make_target_that_a_document_names_exists() -> None:
