@@ -17,7 +17,7 @@
         * ``ReadBeyondLacError``
         * ``ClientClosedError``
         * ``ForkedProcessError``
-        * ``UnsupportedLedgerError``     e.g. a striped VD ledger
+        * ``UnsupportedLedgerError``     e.g. a request for another type
         * ``MissingDependencyError``     no Java, no jars, no extra
         * ``ReaderClosedError``          this handle, not the ledger
         * ``NoSuchLogError``
@@ -291,7 +291,7 @@ class ForkedProcessError(CallerError, code=111):
 
 
 class UnsupportedLedgerError(CallerError, code=112):
-    """This combination of ledger type and sizes is not supported."""
+    """The ledger's type does not allow this, or is another one at the bookie."""
 
     text = "{reason}"
     reason: str

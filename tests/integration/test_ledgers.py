@@ -278,9 +278,30 @@ def test_impossible_sizes_are_refused(client: zbk.Client, sizes: dict[str, int])
         client.create_ledger(**sizes)  # type: ignore[arg-type]  # only sizes
 
 
-def test_a_striped_volatile_ledger_is_refused(client: zbk.Client) -> None:
-    with pytest.raises(zbk.UnsupportedLedgerError):
-        client.create_ledger(write_quorum_size=2, ledger_type=zbk.LedgerType.VD_JOURNAL)
+@pytest.mark.parametrize(
+    "ledger_type", [zbk.LedgerType.VD_JOURNAL, zbk.LedgerType.VD_BYPASS_JOURNAL]
+)
+def test_a_striped_volatile_ledger_is_written_synced_closed_and_read(
+    client: zbk.Client, ledger_type: zbk.LedgerType
+) -> None:
+    payloads = [b"%d" % number for number in range(1_000)]
+    with client.create_ledger(write_quorum_size=2, ledger_type=ledger_type) as writer:
+        writer.append_many(payloads[:600])
+        assert writer.sync() == 599
+        with client.open_ledger(writer.ledger_id) as reader:
+            assert [entry.payload for entry in reader.read(0, 599)] == payloads[:600]
+        writer.append_many(payloads[600:])
+    with client.open_ledger(writer.ledger_id) as reader:
+        assert [entry.payload for entry in reader.read(0, 999)] == payloads
+
+
+def test_a_striped_volatile_ledger_is_recovered_up_to_its_last_entry(client: zbk.Client) -> None:
+    writer = client.create_ledger(write_quorum_size=2, ledger_type=zbk.LedgerType.VD_JOURNAL)
+    writer.append_many([b"%d" % number for number in range(100)])
+
+    assert client.sync_ledger(writer.ledger_id) == 99
+    with client.recover_ledger(writer.ledger_id) as reader:
+        assert reader.last_add_confirmed == 99
 
 
 def test_more_bookies_than_there_are_is_a_clear_error(cluster: LocalCluster) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from zbk.actors.serve.add_requests import stripe_of
 from zbk.actors.serve.log_sync import LogSyncActor
 from zbk.actors.serve.log_syncs import LogsSynced, LogSyncs, SyncLogs, UnsyncedEntries
 from zbk.actors.serve.turn import Turn
@@ -32,8 +33,9 @@ def skips_rolled_logs(self: LogSync) -> None:
 def answers_before_the_journal(self: Turn, synced: Sequence[UnsyncedEntries]) -> None:
     """Y4: the entries are on the disk; the key of their ledger may not be."""
     for entries in synced:
-        for first, last in entries.ranges:
-            entries.slot.ledger.synced(first, last)
+        ledger = entries.slot.ledger
+        for run in entries.runs:
+            ledger.synced(run)
         for wait in entries.waits:
             if isinstance(wait, Outbound):
                 self.answer(wait.inbound, wait.answer)
@@ -41,7 +43,7 @@ def answers_before_the_journal(self: Turn, synced: Sequence[UnsyncedEntries]) ->
                 answer = SyncAnswer(
                     request_id=wait.request.request_id,
                     incarnation=self.incarnation,
-                    last_add_synced=entries.slot.ledger.last_add_synced,
+                    last_add_synced=ledger.last_add_synced_of(stripe_of(wait.request)),
                 )
                 self.answer(wait, answer)
 

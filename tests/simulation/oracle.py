@@ -29,6 +29,7 @@ from typing import Any, TypeAlias
 from tests.simulation.kernel import Kernel
 from tests.simulation.passwords import key_of
 from tests.support.checker import Violation
+from zbk.actors.serve.add_requests import stripe_of
 from zbk.actors.serve.sync_queue import AppendGroup
 from zbk.durability.level import level_of
 from zbk.errors import (
@@ -45,6 +46,8 @@ from zbk.protocol.entry.entry import stored_lac
 from zbk.protocol.entry.entry_batch import COUNT_MAX, sizes_from_wire
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, SyncedEntriesRecord
 from zbk.transport.inbound import Inbound, Outbound
@@ -104,7 +107,7 @@ class BookieOracle:
         self._told_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._answered_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._watched: dict[tuple[bytes, int], ReadLac] = {}  # by connection and number
-        self._counted: dict[int, int] = defaultdict(lambda: NO_ENTRY)
+        self._counted: dict[int, dict[Stripe | None, int]] = defaultdict(dict)
         self._by_ledger: Sequence[dict[int, Any]] = (
             self.promised, self.written, self.lost, self._here, self._received,
             self._durable_before, self._owed, self._durable, self._told_lac, self._answered_lac,
@@ -164,7 +167,7 @@ class BookieOracle:
 
     def _check_synced(self, record: SyncedEntriesRecord) -> None:
         ledger_id, durable = record.ledger_id, self._durable[record.ledger_id]
-        for entry_id in range(record.first_entry_id, record.last_entry_id + 1):
+        for entry_id in record.entry_ids:
             if entry_id in self._log_synced[ledger_id]:
                 durable.add(entry_id)
             elif entry_id not in durable and not self.is_damaged:
@@ -275,7 +278,7 @@ class BookieOracle:
             case Add(), AddAnswer():
                 self._added(outbound.inbound, request, answer)
             case Sync(), SyncAnswer():
-                self._check_cursor(request.ledger_id, answer.last_add_synced)
+                self._check_cursor(request, answer.last_add_synced)
             case ((WriteLac() | ReadLac()), LacAnswer()):
                 self._check_lac(request, answer.lac)
             case Read(), Refused():
@@ -325,12 +328,16 @@ class BookieOracle:
                 self.violated("I7", f"acknowledged L{ledger_id}/{entry_id} without an fsync")
                 self._durable[ledger_id].add(entry_id)
         if level_of(request.ledger_type).has_sync_cursor:
-            self._check_cursor(ledger_id, answer.last_add_synced)
+            self._check_cursor(request, answer.last_add_synced)
 
-    def _check_cursor(self, ledger_id: int, last_add_synced: int) -> None:
+    def _check_cursor(self, request: Add | Sync, last_add_synced: int) -> None:
+        ledger_id, stripe = request.ledger_id, stripe_of(request)
         durable, told = self._durable[ledger_id], self._told_lac[ledger_id]
-        for entry_id in range(self._counted[ledger_id] + 1, last_add_synced + 1):
-            if entry_id in durable:
+        counted = self._counted[ledger_id]
+        for entry_id in range(counted.get(stripe, NO_ENTRY) + 1, last_add_synced + 1):
+            if stripe is not None and not _is_due(stripe, entry_id):
+                self._kernel.sometimes["bookie: a sync cursor passes what is due elsewhere"] += 1
+            elif entry_id in durable:
                 sum_ = self._received[ledger_id].get(entry_id)
                 if sum_ is not None:
                     self.promised[ledger_id][entry_id] = sum_
@@ -343,7 +350,7 @@ class BookieOracle:
                     f"which is not synced here; the LAC told is {told}",
                 )
                 return
-        self._counted[ledger_id] = max(self._counted[ledger_id], last_add_synced)
+        counted[stripe] = max(counted.get(stripe, NO_ENTRY), last_add_synced)
 
     def _check_lac(self, request: WriteLac | ReadLac, lac: int) -> None:
         """A LAC that readers were told is never taken back.
@@ -490,6 +497,11 @@ def _has_key(request: LedgerRequest) -> bool:
 
 
 @lru_cache(maxsize=64)
+def _is_due(stripe: Stripe, entry_id: int) -> bool:
+    """Return whether an entry is due at a slot, as ``Quorum`` says it."""
+    return Quorum(stripe.ensemble_size, stripe.write_size, 1).holds(stripe.slot, entry_id)
+
+
 def _entries_of(
     first_entry_id: int, is_striped: bool, frames: tuple[bytes, ...]
 ) -> tuple[tuple[int, int], ...]:

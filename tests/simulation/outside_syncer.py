@@ -4,8 +4,10 @@ The body does what ``operations.outside_sync_pump`` does. What a sync returns is
 writer's sync returns: it is durable on an ack quorum, and the ledger never ends below it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
+
+import msgspec
 
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
@@ -23,6 +25,7 @@ from zbk.durability.outside_sync import (
 from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.protocol.ledger.changes import report_lac
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.stripe import Stripe, stripes_of
 from zbk.protocol.procedure import Procedure, Steps
 from zbk.transport.events import News, Reply
 from zbk.wire.messages import Sync, SyncAnswer, WriteLac
@@ -151,10 +154,14 @@ class _OutsideSyncBody:
         match effect:
             case AskSync(bookies, lac):
                 self._bookies = bookies
-                self._ask_all(bookies, self._sync_request(lac), self._answer)
+                asks = [
+                    self._sync_request(lac, stripe) for stripe in stripes_of(self._metadata.quorum)
+                ]
+                self._ask_all(bookies, asks, self._answer)
             case TellLac(bookies, lac):
                 self._world.sometimes["outside sync: tells the LAC"] += 1
-                self._ask_all(bookies, self._lac_request(lac), lambda _told: self._answer(None))
+                tells = [self._lac_request(lac)] * len(bookies)
+                self._ask_all(bookies, tells, lambda _told: self._answer(None))
             case ReadMetadata() | RecordLac():
                 is_record = isinstance(effect, RecordLac)
                 self._world.sometimes["outside sync: records the LAC"] += is_record
@@ -171,7 +178,7 @@ class _OutsideSyncBody:
     def _ask_all(
         self,
         bookies: tuple[str, ...],
-        request: Sync | WriteLac,
+        requests: Sequence[Sync | WriteLac],
         done: Callable[[dict[int, Cursor | ZbkError]], None],
     ) -> None:
         answers: dict[int, Cursor | ZbkError] = {}
@@ -183,12 +190,17 @@ class _OutsideSyncBody:
                 if len(answers) == len(bookies):
                     done(answers)
 
-            self._pool.request(bookie_id, request, (), slot, deliver)
+            self._pool.request(bookie_id, requests[slot], (), slot, deliver)
 
-    def _sync_request(self, lac: int) -> Sync:
+    def _sync_request(self, lac: int, stripe: Stripe | None) -> Sync:
         ledger_id = self._metadata.ledger_id
-        key = self._world.ledger_key(ledger_id)
-        return Sync(request_id=0, ledger_id=ledger_id, ledger_key=key, lac=lac)
+        return Sync(
+            request_id=0,
+            ledger_id=ledger_id,
+            ledger_key=self._world.ledger_key(ledger_id),
+            lac=lac,
+            stripe=stripe or msgspec.UNSET,
+        )
 
     def _lac_request(self, lac: int) -> WriteLac:
         ledger_id = self._metadata.ledger_id

@@ -63,6 +63,7 @@ PD_QUORUMS: Final = (
     (1, 1, 1), (3, 2, 1), (4, 4, 3), (3, 3, 1),
 )  # fmt: skip
 VD_QUORUMS: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 1), (3, 3, 3), (4, 4, 3), (1, 1, 1))
+STRIPED_VD_QUORUMS: Final = ((5, 3, 2), (4, 2, 2), (3, 2, 1), (4, 3, 2), (3, 2, 2), (5, 2, 1))
 VD_TYPES: Final = (LedgerType.VD_JOURNAL, LedgerType.VD_BYPASS_JOURNAL)
 
 
@@ -207,6 +208,8 @@ class Run:
         tape = self._world.tape
         if tape.draw(3) == 2:
             quorum = Quorum(*tape.pick(VD_QUORUMS))
+            if tape.aside(2, "striped"):
+                quorum = Quorum(*STRIPED_VD_QUORUMS[tape.aside(len(STRIPED_VD_QUORUMS), "stripes")])
             return quorum, VD_TYPES[tape.aside(2, "bypass")]
         return Quorum(*tape.pick(PD_QUORUMS)), LedgerType.PD_JOURNAL
 

@@ -225,8 +225,9 @@ class World:
         """Note that entries of a VD ledger were acknowledged, and are where they should be."""
         if not metadata.ledger_type.is_volatile:
             return
-        members = [self.bookie(b).oracle for b in metadata.last_fragment.bookies]
+        bookies, quorum = metadata.last_fragment.bookies, metadata.quorum
         for entry_id in range(first, first + count):
+            members = [self.bookie(bookies[slot]).oracle for slot in quorum.write_set(entry_id)]
             has_count = sum(oracle.has(metadata.ledger_id, entry_id) for oracle in members)
             if has_count >= metadata.ack_quorum_size:
                 self._acked_us[(metadata.ledger_id, entry_id)] = self.kernel.now_us
@@ -244,6 +245,7 @@ class World:
         if any(ledger_id in b.oracle.gave_up or b.is_lost or b.oracle.is_damaged for b in members):
             return
         entry_id = end + 1  # those behind it are left out if this one was lost by everybody
+        members = [members[slot] for slot in metadata.quorum.write_set(entry_id)]
         acked_us = self._acked_us.get((ledger_id, entry_id), -1)
         for bookie in members:
             lost_us = bookie.oracle.lost_us.get((ledger_id, entry_id), -1)

@@ -202,9 +202,7 @@ class WriterBody:
             case ev.SendAdd():
                 self._send_add(effect)
             case ev.SendSync():
-                request = Sync(
-                    request_id=0, ledger_id=self.ledger_id, ledger_key=self._key, lac=effect.lac
-                )
+                request = self._sync_request(effect.slot, effect.lac)
                 key = SyncKey(effect.slot, effect.sync_id, effect.epoch)
                 self._ask(effect.slot, request, (), key)
             case ev.SendLac():
@@ -237,11 +235,20 @@ class WriterBody:
     def _send_add(self, effect: ev.SendAdd) -> None:
         batch = effect.batch
         self._oracle.sent(batch.entry_ids[-1])
-        request = self._add_request(batch, effect.lac)
+        request = self._add_request(batch, effect.lac, effect.slot)
         key = AddKey(effect.slot, batch.first_entry_id, effect.epoch)
         self._ask(effect.slot, request, encode_batch(batch), key)
 
-    def _add_request(self, batch: EntryBatch, lac: int) -> Add:
+    def _sync_request(self, slot: int, lac: int) -> Sync:
+        return Sync(
+            request_id=0,
+            ledger_id=self.ledger_id,
+            ledger_key=self._key,
+            lac=lac,
+            stripe=self.core.stripes[slot] or msgspec.UNSET,
+        )
+
+    def _add_request(self, batch: EntryBatch, lac: int, slot: int) -> Add:
         return Add(
             request_id=0,
             ledger_id=self.ledger_id,
@@ -252,6 +259,7 @@ class WriterBody:
             lac=lac,
             checksum=batch.checksum,
             is_striped=not batch.is_in_a_row,
+            stripe=self.core.stripes[slot] or msgspec.UNSET,
         )
 
     def _send_lac(self, effect: ev.SendLac) -> None:
@@ -312,9 +320,9 @@ class WriterBody:
         key = CatchUpKey(send.slot, change_id)
         for batch in send.batches:
             frames = tuple(bytes(frame) for frame in encode_batch(batch))
-            add = self._add_request(batch, send.lac)
+            add = self._add_request(batch, send.lac, send.slot)
             self.pool.request(send.bookie_id, add, frames, key, self._on_catch_up)
-        sync = Sync(request_id=0, ledger_id=self.ledger_id, ledger_key=self._key, lac=send.lac)
+        sync = self._sync_request(send.slot, send.lac)
         self.pool.request(send.bookie_id, sync, (), key, self._on_catch_up)
 
     def _on_catch_up(self, news: News) -> None:

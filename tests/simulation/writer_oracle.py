@@ -92,8 +92,9 @@ class WriterOracle:
         )
         sometimes["writer: a VD fragment starts where others reported"] += path.lac < reported_lac
         for new in set(fragment.bookies).difference(before.bookies):
-            bookie = self._world.bookie(new)
-            for entry_id in range(start, path.last_acked_id + 1):
+            bookie, slot = self._world.bookie(new), fragment.bookies.index(new)
+            quorum = metadata.quorum
+            for entry_id in quorum.entry_ids(slot, start, path.last_acked_id):
                 if not bookie.is_lost and not bookie.oracle.is_durable(self._ledger_id, entry_id):
                     self._world.violated("I13", f"{text}; {new} joins without entry {entry_id}")
 

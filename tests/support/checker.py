@@ -20,7 +20,6 @@ plan:
     I16  a recovery keeps every acknowledged PD entry, LAC, and synced entry
     I17  sync() covers what was acknowledged before it, and never goes back
     I20  a VD entry that was acknowledged survives killed processes
-    I22  a VD ledger is not striped (as I11)
     I29  nothing is acknowledged after delete() returned
     I31  a ledger id is given out once
     I34  a log is one sequence                                   (tests.support.checker_logs)

@@ -49,9 +49,6 @@ def _problem_of(metadata: LedgerMetadata) -> str:
     for fragment in metadata.fragments:
         if len(set(fragment.bookies)) != metadata.ensemble_size:
             return f"not {metadata.ensemble_size} different bookies: {fragment.bookies}"
-    is_vd = metadata.ledger_type.is_volatile
-    if is_vd and metadata.ensemble_size != metadata.write_quorum_size:
-        return "a VD ledger is striped"
     return ""
 
 

@@ -12,6 +12,8 @@ check of the fence and the admission of an add are one step: no add is admitted 
              find, the *durable LAC*. Readers get only the durable LAC, so that an entry that was
              readable once stays readable
     cursor   the synced entries, on ledgers whose level has a sync cursor
+    stripe   of a striped ledger, the slot that the bookie has, as the last request said. The cursor
+             counts only what is due at that slot
 
 A *ticket* is the number of a group of journal records. Groups reach stable storage in the order of
 their tickets, so the highest synced ticket describes all of them.
@@ -28,10 +30,13 @@ from collections import deque
 from enum import Enum
 
 from zbk.durability.level import AcknowledgesAfter, DurabilityLevel, level_of
+from zbk.durability.striped_cursor import StripedCursor
 from zbk.durability.sync_cursor import SyncCursor
+from zbk.durability.synced_run import SyncedRun
 from zbk.errors import LedgerFencedError, UnauthorizedError, UnsupportedLedgerError
 from zbk.protocol.entry.digest import is_same_secret
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.ledger.stripe import Stripe
 
 
 class _Fence(Enum):
@@ -86,7 +91,7 @@ class BookieLedger:
         self._key: bytes | None = None
         self._type: LedgerType | None = None
         self._level: DurabilityLevel | None = None
-        self._cursor: SyncCursor | None = None
+        self._cursor: SyncCursor | StripedCursor | None = None
         self._fence = _Fence.DURABLE if is_fenced else _Fence.NONE
         self._lac = lac
         self._durable_lac = lac
@@ -148,6 +153,23 @@ class BookieLedger:
         It is not evidence that the bookie holds these entries (``SyncCursor``).
         """
         return NO_ENTRY if self._cursor is None else self._cursor.last_add_synced
+
+    @property
+    def stripe(self) -> Stripe | None:
+        """The entries that the cursor counts; ``None``: all, or there is no cursor."""
+        return self._cursor.stripe if isinstance(self._cursor, StripedCursor) else None
+
+    def last_add_synced_of(self, stripe: Stripe | None) -> int:
+        """Return the LAS for a request with this stripe.
+
+        The LAC is right for every stripe.
+        """
+        return self.last_add_synced if self.stripe == stripe else self._lac
+
+    @property
+    def cursor_floor(self) -> int:
+        """The start of a cursor after a restart, in whatever slot the bookie then is."""
+        return self.last_add_synced_of(None)
 
     # ------------------------------------------------------------------ requests
 
@@ -283,10 +305,23 @@ class BookieLedger:
         self._recorded_ticket, self._recorded_lac = ticket, lac
         self.added(lac)
 
-    def synced(self, first: int, last: int) -> None:
-        """Record that the entries ``first .. last`` are on stable storage here, for any reason."""
+    def follow(self, stripe: Stripe, last_add_synced: int) -> None:
+        """Begin a cursor for another stripe: the bookie was told that it has this slot.
+
+        All that is due there up to ``last_add_synced`` is on stable storage here, or confirmed.
+        What the former cursor counted for another slot says nothing of this one.
+        """
         if self._cursor is not None:
-            self._cursor.add(first, last)
+            self._cursor = StripedCursor(stripe, max(last_add_synced, self._lac))
+            self._check()
+
+    def synced(self, run: SyncedRun) -> None:
+        """Record that a run of entries is on stable storage here, for any reason.
+
+        A run of one stripe does not count for another one: other entries are due there.
+        """
+        if self._cursor is not None and run.stripe in {None, self.stripe}:
+            self._cursor.add(run.first, run.last)
 
     # ------------------------------------------------------------------ private
 

@@ -20,13 +20,14 @@ sent is acknowledged and durable, so there it suffices to read the metadata agai
     heard      the bookie reported a cursor, or has no such ledger: nothing is synced there
     not heard  every other case
 
-If fewer than Qa bookies are heard, the durable end is unknown and the sync fails. While a writer
-appends, the LAC may grow without end: after ``ROUND_COUNT_MAX`` rounds the sync ends with the
-entries that are durable then.
+If fewer than Qa bookies of a write set are heard, the durable end is unknown and the sync fails.
+While a writer appends, the LAC may grow without end: after ``ROUND_COUNT_MAX`` rounds the sync ends
+with the entries that are durable then.
 
 Source: the relaxed-durability proposal, section LAC Advance Protocol.
 """
 
+from collections.abc import Collection
 from typing import Final, TypeAlias
 
 import msgspec
@@ -41,7 +42,7 @@ ROUND_COUNT_MAX: Final = 16
 
 
 class AskSync(msgspec.Struct, frozen=True):
-    """Ask all bookies, by slot, to fsync.
+    """Ask all bookies, by slot, to fsync; on a striped ledger each with its stripe.
 
     Answer: the ``Cursor`` or the error of each, by slot, in the order in which they came.
     """
@@ -103,7 +104,7 @@ class OutsideSync:
         for round_number in range(1, ROUND_COUNT_MAX + 1):
             before = self._lac
             failures = yield from self._ask()
-            is_short = self._quorum.ensemble_size - len(failures) < self._quorum.ack_size
+            is_short = self._is_short(failures)
             if self._lac == before and not is_short:
                 break
             metadata, version, is_changed = yield from self._look(before)
@@ -141,6 +142,13 @@ class OutsideSync:
             elif not isinstance(answer, NoSuchLedgerError):
                 failures[slot] = answer
         return failures
+
+    def _is_short(self, failures: Collection[int]) -> bool:
+        """Return whether a write set has fewer slots that were heard than an ack quorum."""
+        quorum = self._quorum
+        write_sets = map(quorum.write_set, range(quorum.ensemble_size))
+        heard_counts = [sum(slot not in failures for slot in one) for one in write_sets]
+        return min(heard_counts) < quorum.ack_size
 
     def _look(self, before: int) -> Steps[Effect, tuple[LedgerMetadata, int, bool]]:
         """Read the metadata; record a LAC above ``before`` in them, if they have a place for it.

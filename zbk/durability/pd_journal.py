@@ -47,9 +47,6 @@ class PdJournal:
     has_sync_cursor = False
     restart_revokes_acks = False  # acknowledged entries are on its disk
 
-    def check_quorum(self, quorum: Quorum) -> None:
-        """Accept any sizes."""
-
     def new_lac_policy(self, quorum: Quorum) -> LacPolicy:
         """Return the policy "acknowledged is confirmed"."""
         del quorum

@@ -1,10 +1,23 @@
 """The LAC that a client computes from the bookies' ``LastAddSynced``.
 
-With E = Qw every bookie of the ensemble holds every entry, so entry e is durable on an ack quorum
-exactly when at least Qa bookies have a ``LastAddSynced`` of e or more: the LAC is the Qa-th
+A slot's value *reaches* an entry if the slot's bookie has synced all that is due at the slot up to
+that entry. An entry is durable when Qa slots of its write set reach it, and the LAC is the end of
+the longest run of durable entries from entry 0 on.
+
+With E = Qw every entry is due at every slot, so a value reaches itself, and the LAC is the Qa-th
 largest value, that is element ``Qw - Qa`` of the values sorted ascending.
 
     A, B, C report 1, 2, 3:    Qa = 1 -> 3    Qa = 2 -> 2    Qa = 3 -> 1
+
+With E > Qw a value reaches the entry before the next one that is due at its slot
+(``Stripe.reach``). The write set of an entry follows from its id modulo E, its *class*. The Qa-th
+largest reach among the slots of a write set is how far the class is durable, and the LAC ends
+before the first entry that its class does not reach. This costs O(E * Qw) and keeps nothing for an
+entry.
+
+    E, Qw, Qa = 3, 2, 2: slots 0, 1, 2 hold 0 2 3 5, 0 1 3 4 and 1 2 4 5. They report 3, 4, 2.
+    The reaches are 4, 5, 3. Class 0 (slots 0, 1) reaches 4, class 1 (slots 1, 2) reaches 3, class 2
+    (slots 2, 0) reaches 3. The first entries beyond are 6, 4 and 5, so the LAC is 3.
 
 A value belongs to one *incarnation* of a bookie. A restarted bookie may have lost entries that were
 not synced, and may even have another disk, so its earlier value is void: the slot starts again at
@@ -13,35 +26,40 @@ ack quorum, and the ledger tolerates Qa - 1 losses. Only when another bookie get
 fall back to the last entry that the writer has confirmed: later entries belong to the new ensemble,
 and syncs of them at the former bookie do not count.
 
-Source: the relaxed-durability proposal, section LAC Advance Protocol. A mix of the values of two
-incarnations of one bookie is the classic error here.
+Source: the relaxed-durability proposal, section LAC Advance Protocol, which has only E = Qw. A mix
+of the values of two incarnations of one bookie is the classic error here.
 """
 
-from zbk.errors import UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.ledger.stripe import stripes_of
 
 
 class SyncedLac:
     """The LAC from the bookies' ``LastAddSynced``. It only grows while the bookies stay.
 
-    Invariant, checked in ``_check``: when the LAC grew, at least Qa slots had a value as high.
+    Invariant, checked in ``_check``: when the LAC grew, at least Qa slots of each write set that
+    occurs up to it had a value that reaches the last entry of its class.
 
     >>> synced = SyncedLac(Quorum(3, 3, 2))
     >>> [synced.update(slot, 1, las) for slot, las in enumerate([1, 2, 3])], synced.lac
     ([False, True, True], 2)
+    >>> synced = SyncedLac(Quorum(3, 2, 2))
+    >>> [synced.update(slot, 1, las) for slot, las in enumerate([3, 4, 2])], synced.lac
+    ([False, True, True], 3)
     """
 
     def __init__(self, quorum: Quorum) -> None:
-        if quorum.is_striped:
-            raise UnsupportedLedgerError(
-                "the LAC of a VD ledger needs ensemble size = write quorum size, "
-                f"got {quorum.ensemble_size} and {quorum.write_size}"
-            )
         self._ack_size = quorum.ack_size
         self._index = quorum.write_size - quorum.ack_size
-        self._incarnations = [NO_ENTRY] * quorum.ensemble_size  # below any: no value yet
-        self._values = [NO_ENTRY] * quorum.ensemble_size
+        size = quorum.ensemble_size
+        self._stripes = stripes_of(quorum)
+        # the write set of an entry follows from its id modulo E
+        self._write_sets = [quorum.write_set(residue) for residue in range(size)]
+        self._is_striped = quorum.is_striped
+        self._incarnations = [NO_ENTRY] * size  # below any: no value yet
+        self._values = [NO_ENTRY] * size
+        self._reaches = self._unknown_reaches()
         self._lac = NO_ENTRY
 
     @property
@@ -57,14 +75,11 @@ class SyncedLac:
         """
         if incarnation < self._incarnations[slot]:
             return False
-        if incarnation > self._incarnations[slot]:
-            self._incarnations[slot] = incarnation
-            self._values[slot] = last_add_synced
-        elif last_add_synced <= self._values[slot]:
+        if incarnation == self._incarnations[slot] and last_add_synced <= self._values[slot]:
             return False
-        else:
-            self._values[slot] = last_add_synced
-        lac = sorted(self._values)[self._index]
+        self._incarnations[slot] = incarnation
+        self._set(slot, last_add_synced)
+        lac = self._durable_until()
         if lac <= self._lac:
             return False
         self._lac = lac
@@ -78,9 +93,35 @@ class SyncedLac:
         Entries that were not confirmed, and that only the former bookie synced, do not count.
         """
         self._incarnations[slot] = NO_ENTRY
-        self._values[slot] = NO_ENTRY
-        self._lac = max(confirmed_id, min(self._lac, sorted(self._values)[self._index]))
+        self._set(slot, NO_ENTRY)
+        self._lac = max(confirmed_id, min(self._lac, self._durable_until()))
+
+    def _unknown_reaches(self) -> list[int]:
+        return [stripe.reach(NO_ENTRY) if stripe else NO_ENTRY for stripe in self._stripes]
+
+    def _set(self, slot: int, last_add_synced: int) -> None:
+        stripe = self._stripes[slot]
+        self._values[slot] = last_add_synced
+        self._reaches[slot] = stripe.reach(last_add_synced) if stripe else last_add_synced
+
+    def _durable_until(self) -> int:
+        """Return the end of the longest run of durable entries by the values that count now."""
+        reaches, index = self._reaches, self._index
+        if not self._is_striped:
+            return sorted(reaches)[index]
+        size = len(self._write_sets)
+        first_volatile = []
+        for residue, write_set in enumerate(self._write_sets):
+            reach = sorted([reaches[slot] for slot in write_set])[index]
+            # the first entry of the class beyond it
+            first_volatile.append(reach + 1 + (residue - reach - 1) % size)
+        return min(first_volatile) - 1
 
     def _check(self) -> None:
-        count = sum(value >= self._lac for value in self._values)
-        assert count >= self._ack_size, "the LAC is ahead of what an ack quorum has synced"
+        size = len(self._write_sets)
+        for entry_id in range(max(0, self._lac - size + 1), self._lac + 1):
+            write_set = self._write_sets[entry_id % size]
+            count = sum(self._reaches[slot] >= entry_id for slot in write_set)
+            assert count >= self._ack_size, "the LAC is ahead of what an ack quorum has synced"
+            if not self._is_striped:
+                break

@@ -3,10 +3,12 @@
 It survives the crash of any bookie process, but not the loss of power of an ack quorum of machines.
 The LAC covers only entries that an ack quorum has synced; ``sync`` makes it catch up.
 
-Decisions: no striping, as in the proposal: with E > Qw a slot's ``LastAddSynced`` says nothing
-about entries that it does not store, so each write set would need its own LAC. The proposal has no
-ensemble change either. Here the writer changes its ensemble at LAC + 1, as on a PD ledger. A new
-bookie first receives all entries of its slot that are acknowledged and not durable
+Decisions: the proposal has no striping, because with E > Qw a slot's ``LastAddSynced`` says nothing
+about entries that it does not store. Here a bookie is told the stripe of its slot and judges only
+what is due there (``striped_cursor``). A client computes the LAC by write sets (``synced_lac``).
+
+The proposal has no ensemble change either. Here the writer changes its ensemble at LAC + 1, as on a
+PD ledger. A new bookie first receives all entries of its slot that are acknowledged and not durable
 (``write.catch_up``), and a client that is not the writer records a LAC before it reports it
 (``outside_sync``).
 
@@ -20,7 +22,6 @@ from typing import Literal
 
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
-from zbk.errors import UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.lac_policy import LacPolicy
@@ -58,18 +59,6 @@ class VdJournal:
     is_journaled = True
     has_sync_cursor = True
     restart_revokes_acks = True
-
-    def check_quorum(self, quorum: Quorum) -> None:
-        """Accept ledgers that are not striped.
-
-        Raises:
-            UnsupportedLedgerError: the ensemble is larger than the write quorum.
-        """
-        if quorum.is_striped:
-            raise UnsupportedLedgerError(
-                "a VD ledger cannot be striped: ensemble size "
-                f"{quorum.ensemble_size} must equal write quorum size {quorum.write_size}"
-            )
 
     def new_lac_policy(self, quorum: Quorum) -> LacPolicy:
         """Return the policy "synced on an ack quorum is confirmed"."""

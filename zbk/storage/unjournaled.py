@@ -31,6 +31,7 @@ from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log
 from zbk.storage.entry_logs.location import ABSENT, entry_locations, location_of
 from zbk.storage.entry_logs.runs import entries_of
 from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan
+from zbk.storage.index.due_entries import due_until
 from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.storage.journal.record import SyncedEntriesRecord
@@ -156,6 +157,9 @@ class Promised(msgspec.Struct):
 
     def _has(self, index: IndexHandle, record: SyncedEntriesRecord) -> bool:
         try:
-            return index.contiguous_until(record.first_entry_id - 1) >= record.last_entry_id
+            before = record.first_entry_id - 1
+            if record.stripe is not None:
+                return due_until(index, record.stripe, before) >= record.last_entry_id
+            return index.contiguous_until(before) >= record.last_entry_id
         except (CorruptRecordError, EntryUnreadableError):
             return True  # neither yes nor no is what its readers get, too

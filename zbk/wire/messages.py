@@ -1,4 +1,4 @@
-"""The messages between clients and bookies, version 3 of the protocol.
+"""The messages between clients and bookies, version 4 of the protocol.
 
 A message is a row of ZeroMQ frames: a msgpack map (the *header*, below), followed by plain bytes
 that are never inside msgpack. Unknown keys of a header are ignored; an unknown operation is
@@ -20,7 +20,9 @@ then belongs to the trace of the caller. It is absent when the caller is not tra
 does not trace, or does not know the field, ignores it. A bookie that does not know ``is_at_once``
 of ``ledger_info`` answers after an fsync.
 
-Version 2 has neither bundles nor ``watch_lacs``: everything else is as in version 3. HELLO says
+A bookie of version 3 or 2 ignores the ``stripe`` of an add or a sync. Its sync cursor stops at the
+first entry that is not due there, so it never reports too much, and it reports next to nothing.
+Version 2 has neither bundles nor ``watch_lacs``. Everything else is as in version 4. HELLO says
 which version is spoken: the highest one that both sides know.
 
 Version 1 has neither fences nor recovery. It is no longer spoken: a bookie that ignores the
@@ -38,12 +40,16 @@ import msgspec
 from msgspec import Meta
 
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.ledger.stripe import Stripe
 
 MAGIC: Final = "zbk"
 VERSION_MIN: Final = 2
-VERSION_MAX: Final = 3
+VERSION_MAX: Final = 4
 BUNDLE_VERSION: Final = 3
 """The first version with bundles."""
+
+STRIPE_VERSION: Final = 4
+"""The first version whose bookies count a stripe."""
 
 PART_COUNT_MAX: Final = 200
 """Parts of a bundle. Each takes up to 300 bytes of the header, which has a limit of 64 KiB."""
@@ -119,6 +125,7 @@ class Add(TracedRequest, frozen=True, tag="add"):
     checksum: Checksum
     is_striped: bool = False  # true: the ids are in a frame of their own
     is_recovery: bool = False
+    stripe: Stripe | msgspec.UnsetType = msgspec.UNSET  # of a striped VD ledger, by its writer
 
 
 class Read(TracedRequest, frozen=True, tag="read"):
@@ -213,6 +220,7 @@ class Sync(TracedRequest, frozen=True, tag="sync"):
     ledger_id: Natural
     ledger_key: LedgerKey
     lac: EntryIdOrNone
+    stripe: Stripe | msgspec.UnsetType = msgspec.UNSET  # as in ``Add``; the answer is for it
 
 
 class GetLedgerInfo(Message, frozen=True, tag="ledger_info"):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from zbk.durability.bookie_ledger import BookieLedger
+from zbk.durability.synced_run import SyncedRun
 from zbk.errors import LedgerFencedError, UnauthorizedError, UnsupportedLedgerError, ZbkError
 from zbk.protocol.entry.words import LedgerType
 
@@ -145,7 +146,7 @@ def test_a_lac_that_came_with_an_add_raises_the_cursor() -> None:
     ledger = known(VD)
 
     ledger.added(4)
-    ledger.synced(5, 9)
+    ledger.synced(SyncedRun(5, 9))
     ledger.added(2)
 
     assert (ledger.lac, ledger.last_add_synced) == (4, 9)
@@ -155,7 +156,7 @@ def test_a_pd_ledger_reports_no_last_add_synced() -> None:
     ledger = known(PD)
 
     ledger.added(4)
-    ledger.synced(0, 9)
+    ledger.synced(SyncedRun(0, 9))
 
     assert (ledger.lac, ledger.last_add_synced) == (4, -1)
 
@@ -321,7 +322,7 @@ class BookieLedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.key is not None)
     @rule(first=st.integers(0, 20), count=st.integers(1, 5))
     def sync(self, first: int, count: int) -> None:
-        self.ledger.synced(first, first + count - 1)
+        self.ledger.synced(SyncedRun(first, first + count - 1))
         self.synced |= set(range(first, first + count))
 
     @invariant()

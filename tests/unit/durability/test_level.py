@@ -3,9 +3,10 @@
 import pytest
 
 from zbk.durability.level import LEVELS, DurabilityLevel, level_of
-from zbk.errors import UnsupportedLedgerError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.ledger.stripe import Stripe
+from zbk.protocol.write.lac_policy import cursor_stripes
 
 PD = level_of(LedgerType.PD_JOURNAL)
 VD = level_of(LedgerType.VD_JOURNAL)
@@ -25,12 +26,10 @@ def test_only_vd_syncs_before_close_and_loses_acks_by_a_restart() -> None:
     assert VD.restart_revokes_acks
 
 
-def test_vd_cannot_be_striped() -> None:
-    PD.check_quorum(Quorum(4, 3, 2))
-    VD.check_quorum(Quorum(3, 3, 2))
-
-    with pytest.raises(UnsupportedLedgerError, match="ensemble size 4"):
-        VD.check_quorum(Quorum(4, 3, 2))
+def test_only_the_bookies_of_striped_vd_ledgers_are_told_a_stripe() -> None:
+    assert cursor_stripes(Quorum(3, 2, 2), PD) == (None, None, None)
+    assert cursor_stripes(Quorum(2, 2, 2), VD) == (None, None)
+    assert cursor_stripes(Quorum(3, 2, 2), VD) == tuple(Stripe(3, 2, slot) for slot in range(3))
 
 
 def test_the_lac_of_pd_follows_acks() -> None:

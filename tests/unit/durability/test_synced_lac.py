@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.support.quorums import unstriped_quorums
 from zbk.durability.synced_lac import SyncedLac
-from zbk.errors import UnsupportedLedgerError
 from zbk.protocol.ledger.quorum import Quorum
 
 
@@ -90,6 +89,67 @@ def test_late_news_of_an_earlier_life_changes_nothing() -> None:
     assert synced.lac == 3
 
 
-def test_a_striped_ledger_is_refused() -> None:
-    with pytest.raises(UnsupportedLedgerError):
-        SyncedLac(Quorum(4, 3, 2))
+STRIPED = [Quorum(3, 2, 1), Quorum(3, 2, 2), Quorum(4, 2, 2), Quorum(5, 3, 2), Quorum(5, 2, 1)]
+
+
+def durable_until(quorum: Quorum, synced: list[set[int]], end: int) -> int:
+    """Return the end of the longest durable run, entry by entry."""
+    for entry_id in range(end):
+        count = sum(entry_id in synced[slot] for slot in quorum.write_set(entry_id))
+        if count < quorum.ack_size:
+            return entry_id - 1
+    return end - 1
+
+
+@given(
+    quorum=st.sampled_from(STRIPED),
+    synced_counts=st.lists(st.integers(0, 12), min_size=5, max_size=5),
+    order=st.permutations(range(5)),
+)
+def test_the_lac_of_a_striped_ledger_is_the_longest_durable_run(
+    quorum: Quorum, synced_counts: list[int], order: list[int]
+) -> None:
+    synced = SyncedLac(quorum)
+    size, end = quorum.ensemble_size, 40
+    have: list[set[int]] = [set() for _ in range(size)]
+    for slot in order:
+        if slot < size:
+            due = [one for one in range(end) if quorum.holds(slot, one)][: synced_counts[slot]]
+            have[slot] = set(due)
+            synced.update(slot, 1, due[-1] if due else -1)
+            assert synced.lac == durable_until(quorum, have, end)
+
+
+def test_a_write_set_without_an_ack_quorum_stops_the_lac() -> None:
+    synced = SyncedLac(Quorum(4, 2, 2))
+    for slot, last_add_synced in enumerate([11, 9, 10]):
+        synced.update(slot, 1, last_add_synced)
+
+    assert synced.lac == 1  # entry 2 is due at slots 2 and 3
+
+    synced.update(3, 1, 3)
+    assert synced.lac == 5
+
+
+def test_a_lac_that_is_due_elsewhere_is_a_value_like_others() -> None:
+    synced = SyncedLac(Quorum(4, 2, 2))
+
+    for slot in range(4):
+        synced.update(slot, 1, 6)  # due at slots 2 and 3; a LAC raised the other cursors
+
+    assert synced.lac == 6
+
+
+def test_another_bookie_in_a_slot_of_a_striped_ledger_counts_from_the_confirmed_entry_on() -> None:
+    synced = SyncedLac(Quorum(3, 2, 2))
+    for slot in range(3):
+        synced.update(slot, 1, 9)
+    assert synced.lac >= 7
+
+    synced.replaced(1, 4)
+
+    assert synced.lac == 4
+    synced.update(1, 1, 4)
+    assert synced.lac == 5  # the bookies that stayed have 5, and slot 1 does not hold it
+    synced.update(1, 1, 7)
+    assert synced.lac == 8

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from zbk.errors import MalformedMessageError
 from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.wire import codec
 from zbk.wire.bundle import join_frames, split_frames
 from zbk.wire.messages import (
@@ -60,6 +61,7 @@ def largest(kind: type[PartRequest]) -> PartRequest:
         "size_max": most, "count": 1 << 24, "lac": most, "checksum": 2**64 - 1, "known_lac": most,
         "wait_ms": most, "is_striped": True, "is_recovery": True, "is_fencing": True,
         "is_checked": True, "is_at_once": True, "traceparent": f"00-{'a' * 32}-{'b' * 16}-01",
+        "stripe": Stripe(64, 63, 63),
     }  # fmt: skip
     return kind(**{name: values[name] for name in kind.__struct_fields__})
 

@@ -3,6 +3,7 @@
 from array import array
 
 import msgpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from zbk.errors import (
     from_wire,
 )
 from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.wire import codec
 from zbk.wire.messages import (
     Add,
@@ -87,6 +89,8 @@ REQUESTS: list[Request] = [
     ),
     WriteLac(request_id=9, ledger_id=1, ledger_key=KEY, ledger_type=LedgerType.PD_JOURNAL, lac=-1),
     Sync(request_id=10, ledger_id=1, ledger_key=KEY, lac=5),
+    Sync(request_id=10, ledger_id=1, ledger_key=KEY, lac=5, stripe=Stripe(4, 2, 3)),
+    msgspec.structs.replace(ADD, is_striped=True, stripe=Stripe(4, 2, 3)),
     GetLedgerInfo(request_id=11, ledger_id=1, first_entry_id=7, is_at_once=True),
     GetBookieInfo(request_id=12),
     CollectGarbage(request_id=14, is_round_wanted=False),

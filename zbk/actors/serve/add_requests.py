@@ -22,11 +22,14 @@ Source: the seed, section Adding entries; BookKeeper's ``BookieImpl.addEntryInte
 
 from collections.abc import Sequence
 
+import msgspec
+
 from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.turn import Admitted, Turn
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.level import level_of
+from zbk.durability.synced_run import runs_of
 from zbk.errors import (
     EntryTooLargeError,
     LedgerFencedError,
@@ -37,12 +40,14 @@ from zbk.errors import (
 )
 from zbk.protocol.entry.entry import entry_overhead_size, stored_lac
 from zbk.protocol.entry.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import leaves_room_for_fences
+from zbk.storage.index.due_entries import due_until
 from zbk.storage.journal.record import EntriesRecord
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import decode_ids
-from zbk.wire.messages import Add, AddAnswer, Sync, WriteLac
+from zbk.wire.messages import Add, AddAnswer, Request, Sync, WriteLac
 
 
 class AddRequests:
@@ -78,6 +83,8 @@ class AddRequests:
         if slot is None:
             return
         self._admit(inbound, slot, request)
+        stripe = stripe_of(request)
+        self._follow(slot, stripe)
         slot.stored.index.prepare(whole.entry_ids, is_admission=True)
         is_new = whole.first_entry_id > slot.last_entry_id
         batch = whole if is_new else self._part_to_store(slot, whole, request)
@@ -86,10 +93,14 @@ class AddRequests:
         answer = AddAnswer(
             request_id=request.request_id,
             incarnation=turn.incarnation,
-            last_add_synced=ledger.last_add_synced,  # it may be more when the answer leaves
+            # it may be more when the answer leaves
+            last_add_synced=ledger.last_add_synced_of(stripe),
         )
         answers_after = ledger.acknowledges_after(is_recovery=request.is_recovery)
+        has_cursor = level_of(request.ledger_type).has_sync_cursor
         if batch is None:  # sent again
+            if has_cursor:  # which may have begun anew since they were stored
+                turn.note_held(slot, runs_of(whole, stripe))
             turn.answer_add(slot, Outbound(inbound, answer), answers_after)
             return
         recorded_lac = None
@@ -100,12 +111,14 @@ class AddRequests:
             inbound=inbound,
             slot=slot,
             batch=batch,
+            # the rest of it is here
+            runs=[*runs_of(whole, stripe)] if has_cursor else (),
             answer=answer,
             answers_after=answers_after,
             recorded_lac=recorded_lac,
             is_recovery=request.is_recovery,
             is_journaled=ledger.is_journaled(is_recovery=request.is_recovery),
-            has_cursor=level_of(request.ledger_type).has_sync_cursor,
+            has_cursor=has_cursor,
         )
         turn.store(admitted)
 
@@ -139,11 +152,23 @@ class AddRequests:
         slot.ledger.admit_sync(request.ledger_key)
         self._ledgers.check_fence_known(request.ledger_id)
         self._record_lac(slot, request.lac)
+        self._follow(slot, stripe_of(request))
         if inbound.span is not None:
             inbound.span.event("admitted")
         self._turn.answer_cursor(slot, inbound)
 
     # -------------------------------------------------------------- private
+
+    def _follow(self, slot: LedgerSlot, stripe: Stripe | None) -> None:
+        """Begin a cursor for a stripe, unless there is none, or the ledger has that one.
+
+        If all of the ledger is on stable storage, the cursor begins with what is here.
+        """
+        if stripe is None or slot.ledger.stripe == stripe:
+            return
+        lac = slot.ledger.lac
+        is_durable = self._turn.is_synced(slot) and not slot.is_log_unsynced
+        slot.ledger.follow(stripe, due_until(slot.stored.index, stripe, lac) if is_durable else lac)
 
     def _check_limbo(self, request: Add) -> None:
         """Refuse an add to a ledger that may have been fenced here.
@@ -236,6 +261,13 @@ class AddRequests:
         return slot.stored.part_to_store(batch)
 
 
+def stripe_of(request: Request) -> Stripe | None:
+    """Return the stripe that a request names, if it names one."""
+    if isinstance(request, Add | Sync) and not isinstance(request.stripe, msgspec.UnsetType):
+        return request.stripe
+    return None
+
+
 def _recorded_lac(batch: EntryBatch, lac: int) -> int:
     """Return the LAC in the header of the last entry: a start would find it.
 
@@ -262,6 +294,9 @@ def _batch_of(request: Add, frames: Sequence[bytes], entry_size_max: int) -> Ent
         entry_ids = range(request.first_entry_id, request.first_entry_id + request.count)
     if entry_ids[0] != request.first_entry_id or len(entry_ids) != request.count:
         raise MalformedMessageError("an add whose ids are not those of its header")
+    stripe = stripe_of(request)
+    if stripe is not None and not stripe.is_run(entry_ids):
+        raise MalformedMessageError("an add without all that is due from its first to its last id")
     batch = EntryBatch(request.ledger_id, entry_ids, sizes, frames[1], request.checksum)
     batch.validate()
     batch.verify()

@@ -159,7 +159,7 @@ class LedgerTable:
             if self._storage.is_deleted(slot.ledger_id):
                 continue  # its entries were on their way to stable storage when it was forgotten
             try:
-                slot.stored.index.set_last_add_synced(slot.ledger.last_add_synced)
+                slot.stored.index.set_last_add_synced(slot.ledger.cursor_floor)
             except OutOfDescriptorsError:
                 self._moved[slot.ledger_id] = slot  # storage has a floor: it may rise later
 

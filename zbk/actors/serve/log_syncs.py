@@ -11,15 +11,15 @@ by one, so that no more entries wait here than came since the last checkpoint.
 Owned by the storage actor; ``unsynced`` may be called in any thread.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
+from zbk.durability.synced_run import SyncedRun
 from zbk.errors import OutOfDescriptorsError
-from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.storage.entry_logs.entry_log import LogSync
 from zbk.storage.ledger_directory import LedgerDirectory
@@ -46,29 +46,34 @@ class LogsSynced(msgspec.Struct, frozen=True):
 class UnsyncedEntries:
     """Entries of one ledger in an entry log, and who waits for their fsync."""
 
-    __slots__ = ("lac", "ranges", "since_us", "size", "slot", "waits")
+    __slots__ = ("lac", "runs", "since_us", "size", "slot", "waits")
 
     def __init__(self, slot: LedgerSlot, since_us: int) -> None:
         self.slot = slot
         self.since_us = since_us  # when the first of them came
-        self.ranges: list[tuple[int, int]] = []
+        self.runs: list[SyncedRun] = []
         self.size = 0
         self.lac = NO_ENTRY  # that the last of them carries
         self.waits: list[Wait] = []
 
-    def add(self, batch: EntryBatch, lac: int) -> None:
-        """Add a batch, whose ids are in a row."""
-        first, last = batch.first_entry_id, batch.last_entry_id
-        self.size += len(batch.body)
+    def add(self, size: int, runs: Iterable[SyncedRun], lac: int) -> None:
+        """Add entries: ``size`` bytes, and with those that are here already these runs."""
+        self.size += size
         self.lac = max(self.lac, lac)
-        if self.ranges and self.ranges[-1][1] + 1 == first:
-            self.ranges[-1] = (self.ranges[-1][0], last)
+        for run in runs:
+            self.note_held(run)
+
+    def note_held(self, run: SyncedRun) -> None:
+        """Add entries that are here, and that the cursor does not count yet."""
+        joined = self.runs[-1].joined(run) if self.runs else None
+        if joined is None:
+            self.runs.append(run)
         else:
-            self.ranges.append((first, last))
+            self.runs[-1] = joined
 
     def join(self, later: "UnsyncedEntries") -> None:
         """Add what came later."""
-        self.ranges += later.ranges
+        self.runs += later.runs
         self.size += later.size
         self.lac = max(self.lac, later.lac)
         self.waits += later.waits
@@ -95,27 +100,29 @@ class LogSyncs:
         self._directories = [_Directory(home) for home in homes]
         self._sync_logs = sync_logs
 
-    def stored(self, slot: LedgerSlot, batch: EntryBatch, lac: int, now_us: int) -> None:
-        """Record a batch that was appended, and not journaled."""
+    def stored(
+        self, slot: LedgerSlot, size: int, runs: Iterable[SyncedRun], lac: int, now_us: int
+    ) -> None:
+        """Record a batch of ``size`` bytes that was appended, and not journaled."""
         directory = self._directories[slot.stored.home.number]
-        directory.home.unjournaled_size += len(batch.body)
+        directory.home.unjournaled_size += size
         waiting = directory.waiting
         entries = waiting.get(slot.ledger_id)
         if entries is None:
             entries = waiting[slot.ledger_id] = UnsyncedEntries(slot, now_us)
             slot.is_log_unsynced = True
-        entries.add(batch, lac)
+        entries.add(size, runs, lac)
 
     def wait(self, slot: LedgerSlot, wait: Wait) -> None:
         """Keep a request until all that the ledger has is on stable storage."""
-        assert slot.is_log_unsynced, "else it would wait forever"
-        directory = self._directories[slot.stored.home.number]
-        entries = directory.waiting.get(slot.ledger_id)
-        if entries is None:
-            directory.running[slot.ledger_id].waits.append(wait)
-        else:
-            entries.waits.append(wait)
-            directory.is_wanted = True
+        directory, entries = self._last_of(slot)
+        entries.waits.append(wait)
+        directory.is_wanted |= slot.ledger_id in directory.waiting
+
+    def note_held(self, slot: LedgerSlot, run: SyncedRun) -> None:
+        """Record entries that a ledger has, and that its cursor does not count yet."""
+        _directory, entries = self._last_of(slot)
+        entries.note_held(run)
 
     def want_all(self) -> None:
         """Begin an fsync soon of everything that is not synced."""
@@ -182,9 +189,16 @@ class LogSyncs:
             UnsyncedLedger(
                 ledger_id=entries.slot.ledger_id,
                 unsynced_size=entries.size,
-                entry_count=sum([last - first + 1 for first, last in list(entries.ranges)]),
+                entry_count=sum([run.count for run in list(entries.runs)]),
                 age_ms=max(0, now_us - entries.since_us) // 1_000,
             )
             for directory in self._directories
             for entries in [*directory.running.values(), *directory.waiting.values()]
         ]
+
+    def _last_of(self, slot: LedgerSlot) -> tuple[_Directory, UnsyncedEntries]:
+        """Return what is synced last of a ledger's entries."""
+        assert slot.is_log_unsynced, "else it would wait forever"
+        directory = self._directories[slot.stored.home.number]
+        entries = directory.waiting.get(slot.ledger_id)
+        return directory, directory.running[slot.ledger_id] if entries is None else entries

@@ -34,7 +34,7 @@ from zbk.actors.serve.access_gate import (
     SetKeys,
     SetNamespaces,
 )
-from zbk.actors.serve.add_requests import AddRequests
+from zbk.actors.serve.add_requests import AddRequests, stripe_of
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_lookups import LookedUp
 from zbk.actors.serve.ledger_table import LedgerTable
@@ -382,13 +382,13 @@ class StorageActor(LendingActor):
         for fetch in ticket.fetches:
             self._turn.fetch(fetch)
         for stored in ticket.stored:
-            stored.slot.ledger.synced(stored.first, stored.last)
+            stored.slot.ledger.synced(stored.run)
             self._ledgers.cursor_moved(stored.slot)
         for inbound, slot in ticket.syncs:
             answer = SyncAnswer(
                 request_id=inbound.request.request_id,
                 incarnation=self._turn.incarnation,
-                last_add_synced=slot.ledger.last_add_synced,
+                last_add_synced=slot.ledger.last_add_synced_of(stripe_of(inbound.request)),
             )
             self._turn.answer(inbound, answer)
         for waiting in ticket.quiesced:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.sync_queue import AppendGroup, SyncProgress
+from zbk.durability.synced_run import SyncedRun
 from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound, Outbound
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
 class Stored:
     """Entries of a VD ledger in a ticket: its sync cursor moves over them after the sync."""
 
-    __slots__ = ("first", "last", "slot")
+    __slots__ = ("run", "slot")
 
-    def __init__(self, slot: LedgerSlot, first: int, last: int) -> None:
+    def __init__(self, slot: LedgerSlot, run: SyncedRun) -> None:
         self.slot = slot
-        self.first = first
-        self.last = last
+        self.run = run
 
 
 class Quiescing:

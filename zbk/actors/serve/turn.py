@@ -11,7 +11,7 @@ Owned by the storage actor; the request classes of this package fill it.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -24,6 +24,7 @@ from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.refusals import answerable, refusal_of
 from zbk.actors.serve.tickets import JournalTickets, Quiescing, Stored, Ticket
 from zbk.durability.level import AcknowledgesAfter
+from zbk.durability.synced_run import SyncedRun
 from zbk.errors import (
     CorruptRecordError,
     NoSpaceError,
@@ -65,6 +66,7 @@ class Admitted(msgspec.Struct, frozen=True):
     inbound: Inbound
     slot: LedgerSlot
     batch: EntryBatch
+    runs: Sequence[SyncedRun]  # that the cursor counts once it is synced
     answer: AddAnswer
     answers_after: AcknowledgesAfter
     recorded_lac: int | None  # that a start would find in it; None: it is not the last entry
@@ -156,6 +158,14 @@ class Turn:
             ticket.syncs.append((inbound, slot))
             if inbound.span is not None:
                 ticket.spans.append(inbound.span)
+
+    def note_held(self, slot: LedgerSlot, runs: Iterable[SyncedRun]) -> None:
+        """Count entries that were stored before, in the cursor, when they are synced."""
+        for run in runs:
+            if slot.is_log_unsynced:
+                self.log_syncs.note_held(slot, run)
+            else:
+                self.ticket(slot).stored.append(Stored(slot, run))
 
     def fetch(self, fetch: Fetch) -> None:
         """Hand a read to the read actor at the end of the turn."""
@@ -273,7 +283,8 @@ class Turn:
             self.counts.vd_size += len(batch.body)
         if not one.is_journaled:
             lac = NO_ENTRY if one.recorded_lac is None else one.recorded_lac
-            self.log_syncs.stored(slot, batch, lac, self._received_us or monotonic_us())
+            size, now_us = len(batch.body), self._received_us or monotonic_us()
+            self.log_syncs.stored(slot, size, one.runs, lac, now_us)
         else:
             self._journal(one, tickets)
         if one.inbound.span is not None:
@@ -287,7 +298,7 @@ class Turn:
             slot.ledger.lac_recorded(one.recorded_lac, ticket.number, tickets.synced_number)
             self._watches.recorded(slot)
         if one.has_cursor:
-            ticket.stored.append(Stored(slot, batch.first_entry_id, batch.last_entry_id))
+            ticket.stored += [Stored(slot, run) for run in one.runs]
 
     def _refuse_add(self, one: Admitted, failure: NoSpaceError | None) -> None:
         with suppress(OutOfDescriptorsError):  # the old id stays: adds that follow are looked up
@@ -311,9 +322,11 @@ class Turn:
             slot = entries.slot
             ticket = self.ticket(slot)
             if not self._storage.is_deleted(slot.ledger_id):
-                for first, last in entries.ranges:
-                    self.record(slot, SyncedEntriesRecord(slot.ledger_id, first, last))
-                    ticket.stored.append(Stored(slot, first, last))
+                for run in entries.runs:
+                    self.record(
+                        slot, SyncedEntriesRecord(slot.ledger_id, run.first, run.last, run.stripe)
+                    )
+                    ticket.stored.append(Stored(slot, run))
                 if entries.lac > slot.ledger.recorded_lac:
                     slot.stored.index.set_explicit_lac(entries.lac)
                     self.record_lac(slot, entries.lac)

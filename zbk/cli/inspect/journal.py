@@ -118,13 +118,14 @@ def _record_row(record: JournalRecord) -> Row:
             return {"kind": "explicit LAC", "ledger_id": ledger_id, "detail": f"LAC {lac}"}
         case SyncedRecord():
             return {"kind": "synced"}
-        case SyncedEntriesRecord(ledger_id, first_entry_id, last_entry_id):
+        case SyncedEntriesRecord(ledger_id, first_entry_id, last_entry_id, stripe):
             return {
                 "kind": "synced entries",
                 "ledger_id": ledger_id,
                 "first_entry_id": first_entry_id,
                 "last_entry_id": last_entry_id,
-                "count": last_entry_id - first_entry_id + 1,
+                "count": record.count,
+                "detail": "" if stripe is None else f"due at slot {stripe.slot}",
             }
         case _:
             assert_never(record)

@@ -43,7 +43,6 @@ class LedgerWriteCalls(ClientConnection):
 
         Raises:
             InvalidQuorumError: the sizes do not fit together.
-            UnsupportedLedgerError: a VD ledger cannot be striped.
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
             NoSuchNamespaceError, NamespaceDeniedError: there is no such namespace, or this client
                 may not create ledgers in it.

@@ -23,6 +23,7 @@ from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.protocol.repair.holdings import HeldPages, Holdings
 from zbk.transport.events import Reply
 from zbk.wire.codec import encode_batch, encode_ids
@@ -66,8 +67,18 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         """Return the builder for a ledger whose key at the bookies is ``ledger_key``."""
         return cls(metadata.ledger_id, metadata.ledger_type, ledger_key)
 
-    def add(self, batch: EntryBatch, lac: int, *, is_recovery: bool = False) -> BuiltRequest:
-        """Return an add. A fenced ledger accepts only the adds of a recovery."""
+    def add(
+        self,
+        batch: EntryBatch,
+        lac: int,
+        *,
+        is_recovery: bool = False,
+        stripe: Stripe | None = None,
+    ) -> BuiltRequest:
+        """Return an add. A fenced ledger accepts only the adds of a recovery.
+
+        ``stripe``: of the bookie's slot, on a striped VD ledger.
+        """
         request = Add(
             request_id=_UNSENT,
             traceparent=self.traceparent,
@@ -80,6 +91,7 @@ class LedgerRequests(msgspec.Struct, frozen=True):
             checksum=batch.checksum,
             is_striped=not batch.is_in_a_row,
             is_recovery=is_recovery,
+            stripe=stripe or msgspec.UNSET,
         )
         return request, encode_batch(batch)
 
@@ -136,14 +148,18 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         )
         return request, ()
 
-    def sync(self, lac: int) -> BuiltRequest:
-        """Return a request for an fsync of everything that the bookie has of the ledger."""
+    def sync(self, lac: int, stripe: Stripe | None = None) -> BuiltRequest:
+        """Return a request for an fsync of everything that the bookie has of the ledger.
+
+        ``stripe``: as in ``add``.
+        """
         request = Sync(
             request_id=_UNSENT,
             traceparent=self.traceparent,
             ledger_id=self.ledger_id,
             ledger_key=self.ledger_key,
             lac=lac,
+            stripe=stripe or msgspec.UNSET,
         )
         return request, ()
 

@@ -1,6 +1,6 @@
 """Requests to bookies, and waiting for their replies. Readers, repairs and tools use it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from zbk.client.arrivals import Arrivals
@@ -91,15 +91,19 @@ class Requests:
         self, bookie_ids: Sequence[str], request: Message, frames: tuple[bytes, ...] = ()
     ) -> dict[str, Reply]:
         """Send the same request to several bookies and wait for all replies. As ``ask``."""
+        return self.ask_each(dict.fromkeys(bookie_ids, (request, frames)))
+
+    def ask_each(self, built: Mapping[str, tuple[Message, tuple[bytes, ...]]]) -> dict[str, Reply]:
+        """Send each bookie its request and wait for all replies. As ``ask``."""
         started_s = monotonic_s()
         box = ReplyBox()
-        for bookie_id in bookie_ids:
+        for bookie_id, (request, frames) in built.items():
             self.send(bookie_id, request, frames, box, bookie_id)
         replies: dict[str, Reply] = {}
-        while len(replies) < len(set(bookie_ids)):
+        while len(replies) < len(built):
             reply = box.next(wait_s())
             if reply is None:
-                silent = ", ".join(sorted(set(bookie_ids) - replies.keys()))
+                silent = ", ".join(sorted(built.keys() - replies.keys()))
                 raise RequestTimeoutError(f"bookie {silent}", rounded_s(monotonic_s() - started_s))
             replies[reply.bookie_id] = reply
         return replies

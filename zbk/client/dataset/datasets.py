@@ -149,7 +149,7 @@ class DataSets:
         """Check the keywords of ``create_ledger`` before any ledger is created.
 
         Raises:
-            InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError: as ``create_ledger``.
+            InvalidOptionError, InvalidQuorumError: as ``create_ledger``.
         """
         self._ledgers.check_options(options)
 

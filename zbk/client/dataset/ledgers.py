@@ -123,7 +123,7 @@ class DataSetLedgers:
 
         Raises:
             ArgumentTypeError: ``options`` have a password, but all of a data set have the same.
-            InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError: as ``create_ledger``.
+            InvalidOptionError, InvalidQuorumError: as ``create_ledger``.
         """
         if "password" in options:
             raise ArgumentTypeError("password", "...", "give it to DataSets, for all ledgers")

@@ -20,6 +20,7 @@ from zbk.errors import ZbkError
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.protocol.ledger.changes import report_lac
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.stripe import stripes_of
 from zbk.protocol.procedure import Procedure
 from zbk.transport.events import Reply
 from zbk.wire.messages import SyncAnswer
@@ -38,15 +39,17 @@ def sync_from_outside(
         MetadataUnavailableError: the metadata store did not answer.
         MetadataConflictError: other clients changed the metadata all the time.
     """
-    ledger, ask_all = context.requests, context.sender.ask_all
+    ledger, sender = context.requests, context.sender
+    stripes = stripes_of(metadata.quorum)
 
     def carry_out(effect: Effect) -> object:
         match effect:
             case AskSync(bookies, lac):
-                replies = ask_all(bookies, *ledger.sync(lac))
+                slots = zip(bookies, stripes, strict=True)
+                replies = sender.ask_each({one: ledger.sync(lac, stripe) for one, stripe in slots})
                 return {slot: _cursor(replies[bookie]) for slot, bookie in enumerate(bookies)}
             case TellLac(bookies, lac):
-                ask_all(bookies, *ledger.write_lac(lac))
+                sender.ask_all(bookies, *ledger.write_lac(lac))
                 return None
             case ReadMetadata():
                 return ledgers.read(metadata.ledger_id, is_fresh=True)

@@ -68,7 +68,6 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
         ArgumentValueError: no such ledger or digest type, a value out of its limits, or a digest
             of type MAC without a password.
         InvalidQuorumError: the sizes do not fit together.
-        UnsupportedLedgerError: the ledger type cannot work with these sizes.
     """
     unknown = sorted(options.keys() - LedgerOptions.__annotations__.keys())
     if unknown:
@@ -97,7 +96,6 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
     if plan.digest_type is DigestType.MAC and not plan.password:
         why = "needs a password; otherwise the MAC of a forged entry can be computed"
         raise ArgumentValueError("digest_type", plan.digest_type.value, why)
-    level_of(plan.ledger_type).check_quorum(quorum)
     return plan
 
 

@@ -24,7 +24,12 @@ from zbk.client.write.writer_metadata import (
     MissingNoted,
     WriterMetadata,
 )
-from zbk.client.write.writer_requests import CatchUpAnswered, WriterRequests, event_of
+from zbk.client.write.writer_requests import (
+    CatchUpAnswered,
+    WriterRequests,
+    event_of,
+    without_stripes,
+)
 from zbk.client.write.writer_totals import WriterTotals
 from zbk.errors import LedgerClosedError, ZbkError
 from zbk.protocol.write import events as core
@@ -32,6 +37,7 @@ from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import BookieDown, BookieUp, News, Reply, Sink
+from zbk.wire.messages import STRIPE_VERSION
 
 TICK_MS: Final = 100
 """Milliseconds between two ticks while a period of grace runs."""
@@ -121,6 +127,7 @@ class WriterBody:
             self._sink,
             setup.request_timeout_ms,
             writer=self,
+            stripes=self._core.stripes,
             traced=setup.traced,
         )
         self._slots: dict[str, int] = {}
@@ -239,6 +246,8 @@ class WriterBody:
         slot = self._slots[news.bookie_id]
         match news:
             case BookieUp():
+                if self._core.stripes[slot] is not None and 0 < news.version < STRIPE_VERSION:
+                    return core.SlotDown(slot, without_stripes(news))
                 return core.SlotUp(slot, news.incarnation)
             case BookieDown():
                 return core.SlotDown(slot, news.error)

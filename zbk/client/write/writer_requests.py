@@ -4,6 +4,7 @@ Runs in the writer's actor. A reply is matched by its key: the writer, the slot,
 the epoch of the slot.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,13 +12,14 @@ import msgspec
 from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests
 from zbk.client.cluster.requests import REQUEST_OVERHEAD_SIZE
 from zbk.client.write.traced_appends import TracedAppends
-from zbk.errors import MalformedMessageError, ZbkError
+from zbk.errors import MalformedMessageError, UnsupportedVersionError, ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.protocol.write import events as core
 from zbk.protocol.write.catch_up import SendCatchUp
 from zbk.transport.dealer import BookiePool
-from zbk.transport.events import News, Outgoing, Reply, Sink
-from zbk.wire.messages import AddAnswer, LacAnswer, Request, SyncAnswer
+from zbk.transport.events import BookieUp, News, Outgoing, Reply, Sink
+from zbk.wire.messages import STRIPE_VERSION, AddAnswer, LacAnswer, Request, SyncAnswer
 
 
 # The garbage collector follows these keys: a writer that waits for an answer is part of a cycle.
@@ -62,8 +64,8 @@ class WriterRequests:
     """Sends the requests of one writer. ``bookies`` are their receivers, by slot."""
 
     __slots__ = (
-        "_build", "_pool", "_sent", "_sink", "_timeout_ms", "_traced", "_unsent", "_writer",
-        "bookies",
+        "_build", "_pool", "_sent", "_sink", "_stripes", "_timeout_ms", "_traced", "_unsent",
+        "_writer", "bookies",
     )  # fmt: skip
 
     def __init__(
@@ -74,9 +76,12 @@ class WriterRequests:
         timeout_ms: int,
         *,
         writer: object,
+        stripes: Sequence[Stripe | None],
         traced: TracedAppends | None = None,
     ) -> None:
+        """``stripes``: by slot, on a striped VD ledger."""
         self.bookies: tuple[str, ...] = ()
+        self._stripes = stripes
         self._build = build
         self._pool = pool
         self._sink = sink
@@ -94,7 +99,7 @@ class WriterRequests:
             build, traced = self._build, self._traced
             if traced is not None:
                 build = traced.of_batch(build, batch)
-            request, frames = build.add(batch, effect.lac)
+            request, frames = build.add(batch, effect.lac, stripe=self._stripes[slot])
             sent = self._sent = (batch, request, frames, _size_of(frames))
         _, request, frames, size = sent
         key = _AddKey(self._writer, slot, batch.first_entry_id, effect.epoch)
@@ -112,7 +117,8 @@ class WriterRequests:
     def send_sync(self, effect: core.SendSync) -> None:
         """Request an fsync."""
         key = _SyncKey(self._writer, effect.slot, effect.sync_id, effect.epoch)
-        self._request(effect.slot, self._build_of_sync.sync(effect.lac), key)
+        built = self._build_of_sync.sync(effect.lac, self._stripes[effect.slot])
+        self._request(effect.slot, built, key)
 
     def send_lac(self, effect: core.SendLac) -> None:
         """Send the LAC."""
@@ -122,14 +128,16 @@ class WriterRequests:
     def catch_up(self, send: SendCatchUp, change_id: int) -> None:
         """Send a new bookie what it needs before the metadata name it."""
         key = _CatchUpKey(self._writer, change_id, send.slot)
-        built = [self._build.add(batch, send.lac) for batch in send.batches]
+        stripe = self._stripes[send.slot]
+        built = [self._build.add(batch, send.lac, stripe=stripe) for batch in send.batches]
+        built.append(self._build.sync(send.lac, stripe))
         self._pool.request_all(
             [
                 Outgoing(
                     send.bookie_id, request, frames, self._sink, key, self._timeout_ms,
                     _size_of(frames),
                 )
-                for request, frames in (*built, self._build.sync(send.lac))
+                for request, frames in built
             ]
         )  # fmt: skip
 
@@ -143,6 +151,14 @@ class WriterRequests:
         self._pool.request(
             Outgoing(self.bookies[slot], request, frames, self._sink, key, self._timeout_ms, size)
         )
+
+
+def without_stripes(bookie: BookieUp) -> UnsupportedVersionError:
+    """Return why a bookie of an older release cannot be in the ensemble of a striped VD ledger."""
+    return UnsupportedVersionError(
+        f"bookie {bookie.bookie_id} speaks version {bookie.version} of the protocol; a striped VD "
+        f"ledger needs version {STRIPE_VERSION}: install a newer release on that bookie"
+    )
 
 
 def writer_of(news: News) -> Any:  # noqa: ANN401 - whatever was given as ``writer``

@@ -25,6 +25,9 @@ slot             an index into the ensemble, 0 .. E-1
 write quorum     the number of bookies that store each entry (Qw)
 ack quorum       the number of bookies that answer before an entry is acknowledged (Qa)
 write set        the slots that store a given entry, round robin
+striped          of a ledger: E > Qw, so that no bookie stores every entry
+due              of an entry: its write set has the slot
+stripe           the sizes E and Qw and a slot: they determine which entries are due there
 fragment         a run of consecutive entries with one ensemble
 ensemble change  the replacement of a bookie of an open ledger; a new fragment begins after the LAC
 
@@ -34,8 +37,9 @@ LAC              last add confirmed: every entry up to it is durable on an ack q
 acked            acknowledged to the application: in a PD ledger up to the LAC; in a VD ledger the
                  LAC may be lower
 LAS              last add synced: every entry up to it is synced at this bookie, or confirmed in the
-                 ensemble. It is NOT evidence that this bookie holds an entry: a LAC that came with
-                 an add raises it over entries that never arrived. Ask the index
+                 ensemble; in a striped ledger every entry that is due at the bookie's slot. It is
+                 NOT evidence that this bookie holds an entry: a LAC that came with an add raises it
+                 over entries that never arrived. Ask the index
 sync cursor      a bookie's LAS for a ledger, and the synced ranges after the first hole
 hole             entries that are missing before others that are present
 fence            a bookie's durable promise to refuse further adds of a ledger's writer

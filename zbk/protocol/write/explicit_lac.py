@@ -5,10 +5,10 @@ bookies by itself: after it has been idle for ``explicit_lac_ms``, once for each
 entry did not carry. No call waits for it. A slot that was down, or failed to store it, gets it
 again when it is up, up to ``explicit_lac_count_max`` times in all.
 
-A sync of the application is answered after its LAC was sent and an ack quorum of bookies has it on
-stable storage, or no live bookie is left that could confirm this. A reader that is opened after the
-answer then reads up to it, because the bookies that a reader queries cover the ensemble. With an
-``explicit_lac_ms`` of 0 nothing is sent.
+A sync of the application is answered after its LAC was sent and an ack quorum of a write set has it
+on stable storage, or no live bookie is left that could confirm this. A reader that is opened after
+the answer then reads up to it, because the bookies that a reader queries cover the ensemble: they
+include one of each ack quorum of each write set. With an ``explicit_lac_ms`` of 0 nothing is sent.
 
 Only a ``Tick`` looks at the time, so a busy writer pays nothing; ``due_ms`` is the next one needed.
 
@@ -19,6 +19,7 @@ from collections.abc import Collection
 from typing import Final
 
 from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.events import Effect, SendLac, SyncDone, WriterLimits
 
 RETRY_MS: Final = 1_000
@@ -33,11 +34,14 @@ class ExplicitLac:
 
     __slots__ = (
         "_ack_size", "_awaited", "_count_max", "_lac", "_left_counts", "_pause_ms", "_since_ms",
-        "_taken_lacs", "_told", "_told_lac", "_told_ms", "_waiting",
+        "_taken_lacs", "_told", "_told_lac", "_told_ms", "_waiting", "_write_sets",
     )  # fmt: skip
 
-    def __init__(self, slot_count: int, ack_size: int, limits: WriterLimits) -> None:
-        self._ack_size = ack_size
+    def __init__(self, quorum: Quorum, limits: WriterLimits) -> None:
+        slot_count = quorum.ensemble_size
+        self._ack_size = quorum.ack_size
+        residues = range(slot_count) if quorum.is_striped else (0,)
+        self._write_sets = [quorum.write_set(residue) for residue in residues]
         self._pause_ms = limits.explicit_lac_ms
         self._count_max = limits.explicit_lac_count_max
         self._lac = NO_ENTRY  # as last seen by an idle writer,
@@ -139,12 +143,15 @@ class ExplicitLac:
         done: list[Effect] = []
         for one in self._waiting:
             lac = one.last_entry_id
-            taken_count = sum(taken >= lac for taken in self._taken_lacs)
-            if (
-                taken_count < self._ack_size
-                and max(self._awaited.values(), default=NO_ENTRY) >= lac
-            ):
+            is_awaited = max(self._awaited.values(), default=NO_ENTRY) >= lac
+            if is_awaited and not self._is_taken(lac):
                 break
             done.append(one)
         del self._waiting[: len(done)]
         return done
+
+    def _is_taken(self, lac: int) -> bool:
+        """Return whether an ack quorum of a write set has a LAC on stable storage."""
+        taken = self._taken_lacs
+        counts = (sum(taken[slot] >= lac for slot in one) for one in self._write_sets)
+        return max(counts) >= self._ack_size

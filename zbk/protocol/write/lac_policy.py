@@ -10,6 +10,7 @@ Source: the relaxed-durability proposal, section LAC Advance Protocol.
 from typing import Protocol
 
 from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.ledger.stripe import Stripe, stripes_of
 
 
 class LacPolicy(Protocol):
@@ -57,14 +58,14 @@ class WriterLevel(Protocol):
         """True when a bookie that restarted may have lost what it acknowledged."""
         ...
 
-    def check_quorum(self, quorum: Quorum) -> None:
-        """Accept sizes that this level can work with.
-
-        Raises:
-            UnsupportedLedgerError: it cannot.
-        """
-        ...
-
     def new_lac_policy(self, quorum: Quorum) -> LacPolicy:
         """Return the LAC policy of one writer, fresh."""
         ...
+
+
+def cursor_stripes(quorum: Quorum, level: WriterLevel) -> tuple[Stripe | None, ...]:
+    """Return what the sync cursor of each slot's bookie counts; ``None``: all entries, or nothing.
+
+    A bookie is told it with each add and each sync.
+    """
+    return stripes_of(quorum) if level.has_sync_cursor else (None,) * quorum.ensemble_size

@@ -20,6 +20,8 @@ Source: the relaxed-durability proposal, section Sync API.
 from collections.abc import Collection
 
 from zbk.errors import BusyError, CannotAdvanceError, ZbkError
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.events import Effect, SendSync, SyncDone, SyncFailedFor, Ticket
 from zbk.protocol.write.slots import WriterSlots
 
@@ -53,13 +55,13 @@ class SyncRounds:
     """
 
     __slots__ = (
-        "_ack_size", "_count_max", "_grace_ms", "_is_demanded", "_last_failure",
-        "_ledger_id", "_next_id", "_round", "_waiting",
+        "_count_max", "_grace_ms", "_is_demanded", "_last_failure", "_ledger_id", "_next_id",
+        "_quorum", "_round", "_waiting",
     )  # fmt: skip
 
-    def __init__(self, ledger_id: int, *, ack_size: int, grace_ms: int, count_max: int) -> None:
+    def __init__(self, ledger_id: int, quorum: Quorum, *, grace_ms: int, count_max: int) -> None:
         self._ledger_id = ledger_id
-        self._ack_size = ack_size
+        self._quorum = quorum
         self._grace_ms = grace_ms
         self._count_max = count_max
         self._waiting: list[tuple[Ticket | None, int]] = []
@@ -238,8 +240,9 @@ class SyncRounds:
 
         One that has synced no more than the LAC, which it was told, misses that entry.
         """
-        having = sum(last_add_synced > lac for last_add_synced in now.heard.values())
-        return having + len(slots.down) >= self._ack_size
+        write_set = self._quorum.write_set(lac + 1)
+        having = sum(now.heard.get(slot, NO_ENTRY) > lac for slot in write_set)
+        return having + sum(slot in slots.down for slot in write_set) >= self._quorum.ack_size
 
     def _failures(self, lac: int, ended: _Round, slots: WriterSlots) -> list[Effect]:
         reason = f"{len(ended.heard)} of {len(slots)} bookies synced"

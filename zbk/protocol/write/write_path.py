@@ -239,7 +239,7 @@ class WritePath:
 
     def resend_hole(self, slot: int, first: int, last: int) -> list[Effect]:
         """Send a live slot once more what it acked from ``first`` to ``last`` and is kept."""
-        kept = self._window.unsynced_between(first, last)
+        kept = self._window.unsynced_between(slot, first, last)
         return [effect for first_id in kept for effect in self._send([slot], first_id)]
 
     def _revoke(self, slot: int) -> None:

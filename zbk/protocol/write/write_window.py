@@ -221,10 +221,15 @@ class WriteWindow:
         first = min(self._outstanding[slot], default=last_entry_id + 1)
         return min(first - 1, last_entry_id)
 
-    def unsynced_between(self, first: int, last: int) -> list[int]:
-        """Return the first ids of the unsynced batches with entries from ``first`` to ``last``."""
-        batches = (batch.entry_ids for batch in self.unsynced)
-        return [ids.start for ids in batches if ids[-1] >= first and ids.start <= last]
+    def unsynced_between(self, slot: int, first: int, last: int) -> list[int]:
+        """Return the first ids of the unsynced batches with entries of a slot in a range."""
+        return [
+            batch.entry_ids.start
+            for batch in self.unsynced
+            if (part := batch.encoded.parts[slot]) is not None
+            and part.last_entry_id >= first
+            and part.first_entry_id <= last
+        ]
 
     def laggard(self, now_ms: int, slow_ms: int) -> int | None:
         """Return the slot that alone has left no room for ``slow_ms``, if there is one."""

@@ -43,7 +43,7 @@ from zbk.protocol.write.batch_encoder import BatchEncoder
 from zbk.protocol.write.closing import ClosePhase, Closing, in_doubt, not_durable
 from zbk.protocol.write.core_parts import VolatileTerms, parts_of_writer
 from zbk.protocol.write.idle import earliest
-from zbk.protocol.write.lac_policy import WriterLevel
+from zbk.protocol.write.lac_policy import WriterLevel, cursor_stripes
 
 
 class WriterCore:
@@ -59,7 +59,7 @@ class WriterCore:
     __slots__ = (
         "_answers", "_close", "_effects", "_idle", "_is_calm",
         "_is_closed", "_is_ending", "_keeper", "_ledger_id", "_level", "_limits", "_now_ms",
-        "_sync_answers", "_syncs", "_unsynced", "error", "path", "slots",
+        "_sync_answers", "_syncs", "_unsynced", "error", "path", "slots", "stripes",
     )  # fmt: skip
 
     def __init__(
@@ -74,15 +74,11 @@ class WriterCore:
         limits: ev.WriterLimits | None = None,
         volatile: VolatileTerms | None = None,
     ) -> None:
-        """Make a writer of an empty ledger.
-
-        Raises:
-            UnsupportedLedgerError: the level cannot work with these sizes.
-        """
-        level.check_quorum(quorum)
+        """Make a writer of an empty ledger."""
         assert len(ensemble) == quorum.ensemble_size, "a bookie a slot"
         self._ledger_id = ledger_id
         self._level = level
+        self.stripes = cursor_stripes(quorum, level)
         self._limits = limits or ev.WriterLimits()
         encoder = BatchEncoder(ledger_id, quorum, digest_type, digest)
         volatile = volatile or VolatileTerms()

@@ -7,7 +7,7 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
          0     4  magic            u32   "zbkR"
          4     2  version          u16   1
          6     1  kind             u8    1 entries, 2 ledger key, 3 fence, 4 explicit LAC, 5 synced,
-                                         6 synced entries
+                                         6 synced entries, 7 synced entries of a stripe
          7     1  flags            u8    bit 0: entry ids are listed (they are not in a row)
          8     8  sequence         u64   1, 2, 3 ... over the whole life of the journal
         16     8  synced_sequence  u64   records up to this sequence were on stable storage before
@@ -15,7 +15,7 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
         24     8  previous         u64   ``checksum`` of the record before; 0 before the first
         32     8  ledger_id        i64   >= 0
         40     8  value            i64   entries: first entry id; explicit LAC: the LAC;
-                                         synced entries: the first; else 0
+                                         synced entries, both kinds: the first; else 0
         48     4  count            u32   entries: how many; else 0
         52     4  meta_size        u32   m
         56     4  body_size        u32   n
@@ -25,8 +25,9 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
                                          the segment's seed
         80     m  meta             u8[]  entries: ids (i64 each, if listed), sizes (u32 each);
                                          ledger key: the key (16) and the type (u8); synced:
-                                         zeros, any number; synced entries: the last (i64);
-                                         else empty
+                                         zeros, any number; synced entries: the last (i64); of
+                                         a stripe: the last (i64), E, Qw, slot (u8 each); else
+                                         empty
     80 + m     n  body             u8[]  the entries back to back; other kinds: empty
 
 Guarantees a reader may use:
@@ -62,6 +63,7 @@ from zbk.protocol.entry.entry_batch import (
     sizes_to_wire,
 )
 from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.disk.byte_order import ids_from_disk, to_disk
 from zbk.storage.index.ledger_info import CODE_OF_LEDGER_TYPE, LEDGER_TYPE_OF_CODE
 from zbk.system.files import Buffer
@@ -78,6 +80,7 @@ _BODY_SIZE = struct.Struct("<I")
 _BODY_SIZE_OFFSET: Final = 56
 _LEDGER_KEY = struct.Struct(f"<{LEDGER_KEY_SIZE}sB")
 _ENTRY_ID = struct.Struct("<q")
+_STRIPE = struct.Struct("<BBB")
 
 assert _HEADER.size + _CHECKSUM.size == RECORD_HEADER_SIZE
 
@@ -92,6 +95,7 @@ class _Kind(IntEnum):
     EXPLICIT_LAC = 4
     SYNCED = 5
     SYNCED_ENTRIES = 6
+    SYNCED_STRIPE = 7
 
 
 class EntriesRecord(msgspec.Struct, frozen=True):
@@ -155,16 +159,33 @@ class SyncedRecord(msgspec.Struct, frozen=True):
 
 
 class SyncedEntriesRecord(msgspec.Struct, frozen=True):
-    """Entries that are not in the journal are on stable storage, in entry logs, since before."""
+    """Entries that are not in the journal are on stable storage, in entry logs, since before.
+
+    With a stripe, all that is due there from the first to the last.
+    """
 
     ledger_id: int
     first_entry_id: int
     last_entry_id: int
+    stripe: Stripe | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+        return len(self.entry_ids)
+
+    @property
+    def entry_ids(self) -> Sequence[int]:
+        """The ids, ascending."""
+        stripe, first, end = self.stripe, self.first_entry_id, self.last_entry_id + 1
+        if stripe is None:
+            return range(first, end)
+        return list(map(stripe.entry_id, range(stripe.place(first), stripe.place(end))))
 
     @property
     def size(self) -> int:
         """Bytes that the record takes in the journal."""
-        return RECORD_HEADER_SIZE + _ENTRY_ID.size
+        return RECORD_HEADER_SIZE + _ENTRY_ID.size + (_STRIPE.size if self.stripe else 0)
 
 
 JournalRecord: TypeAlias = (
@@ -213,9 +234,12 @@ def encode_record(
         case SyncedRecord(padding_size):
             kind = _Kind.SYNCED
             meta = bytes(padding_size)
-        case SyncedEntriesRecord(ledger_id, value, last_entry_id):
+        case SyncedEntriesRecord(ledger_id, value, last_entry_id, stripe):
             kind = _Kind.SYNCED_ENTRIES
             meta = _ENTRY_ID.pack(last_entry_id)
+            if stripe is not None:
+                kind = _Kind.SYNCED_STRIPE
+                meta += _STRIPE.pack(*msgspec.structs.astuple(stripe))
         case _:
             assert_never(record)
     header = _HEADER.pack(
@@ -350,10 +374,14 @@ def _record(
             return ExplicitLacRecord(ledger_id, value)
         case _Kind.SYNCED:
             return SyncedRecord(len(meta))
-        case _Kind.SYNCED_ENTRIES:
+        case _Kind.SYNCED_ENTRIES | _Kind.SYNCED_STRIPE:
+            stripe = None
+            if kind == _Kind.SYNCED_STRIPE:
+                stripe = Stripe(*_STRIPE.unpack(meta[_ENTRY_ID.size :]))
+                meta = meta[: _ENTRY_ID.size]
             (last_entry_id,) = _ENTRY_ID.unpack(meta)
             if not 0 <= value <= last_entry_id:
                 raise ValueError(f"entries {value} to {last_entry_id}")
-            return SyncedEntriesRecord(ledger_id, value, last_entry_id)
+            return SyncedEntriesRecord(ledger_id, value, last_entry_id, stripe)
         case _:
             raise ValueError(f"unknown kind {kind}")

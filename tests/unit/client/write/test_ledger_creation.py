@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from zbk.client.write.ledger_creation import LedgerOptions, plan_ledger
-from zbk.errors import InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError
+from zbk.errors import InvalidOptionError, InvalidQuorumError
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.quorum import Quorum
 
@@ -32,11 +32,6 @@ def test_types_may_be_texts() -> None:
         ({"digest_type": "CRC"}, InvalidOptionError, "digest_type='CRC'"),
         ({"digest_type": "MAC"}, InvalidOptionError, "digest_type='MAC': needs a password"),
         ({"ensemble_size": 1}, InvalidQuorumError, "got 1, 3, 2"),
-        (
-            {"ensemble_size": 4, "ledger_type": "VD_JOURNAL"},
-            UnsupportedLedgerError,
-            "cannot be striped",
-        ),
     ],
 )
 def test_what_cannot_be_is_refused(

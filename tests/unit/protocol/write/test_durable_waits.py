@@ -181,7 +181,10 @@ def test_too_many_waits_are_refused_and_the_others_stay() -> None:
 
 
 def test_a_sync_that_fails_half_way_answers_what_it_made_durable() -> None:
-    waits, syncs = DurableWaits(7, count_max=4), SyncRounds(7, ack_size=2, grace_ms=1, count_max=1)
+    waits, syncs = (
+        DurableWaits(7, count_max=4),
+        SyncRounds(7, Quorum(3, 3, 2), grace_ms=1, count_max=1),
+    )
     waits.add("a", 0)
     waits.add("b", 1)
     waits.drive(-1, syncs)

@@ -4,6 +4,7 @@ import pytest
 
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
+from zbk.durability.synced_run import SyncedRun
 from zbk.errors import BookieUnavailableError, CannotAdvanceError, NotEnoughBookiesError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.words import DigestType, LedgerType
@@ -79,7 +80,7 @@ class Bookies:
                 ledger = self.ledgers[slot]
                 ledger.added(lac)
                 for entry_id in self.held[slot]:
-                    ledger.synced(entry_id, entry_id)
+                    ledger.synced(SyncedRun(entry_id, entry_id))
                 return SyncAnswered(slot, sync_id, self.incarnations[slot], ledger.last_add_synced)
         return None
 

@@ -22,7 +22,6 @@ from zbk.errors import (
     NotEnoughBookiesError,
     RequestTimeoutError,
     UnauthorizedError,
-    UnsupportedLedgerError,
     ZbkError,
 )
 from zbk.protocol.entry.digest import digest_function
@@ -404,11 +403,6 @@ def test_one_sync_too_many_is_busy() -> None:
     assert core.handle(SyncRequested(1), 0) == core.handle(SyncRequested(2), 0) == []
 
     assert isinstance(only(core.handle(SyncRequested(3), 0), SyncFailedFor).error, BusyError)
-
-
-def test_a_level_that_cannot_be_striped_refuses_the_writer() -> None:
-    with pytest.raises(UnsupportedLedgerError):
-        make_writer(Quorum(4, 3, 2), LedgerType.VD_JOURNAL)
 
 
 def test_a_part_of_an_append_may_be_acked_before_the_rest_fails() -> None:
