@@ -72,6 +72,7 @@ from zbk.storage.directory.identity import (
     write_place,
 )
 from zbk.storage.directory.wipe import wipe
+from zbk.storage.entry_logs.own_logs import OwnLogLimits
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import refusal
@@ -82,6 +83,7 @@ DIRECTORY_COUNTS = (*((1, 1),) * 6, (2, 1), (1, 2), (2, 2), (2, 2))
 """Journal and ledger directories of a bookie."""
 
 LOG_SIZES = (1 << 20, 4096, 1024)
+OWN_LOG_SIZES = (1 << 20, 300, 1)
 ENTRY_SIZE_MAX = 1 << 20
 
 
@@ -143,6 +145,7 @@ class SimulatedBookie:
         drawn = kernel.tape.draw(len(LOG_SIZES) * len(DIRECTORY_COUNTS))
         self._log_size_max = LOG_SIZES[drawn // len(DIRECTORY_COUNTS)]
         journal_count, ledger_count = DIRECTORY_COUNTS[drawn % len(DIRECTORY_COUNTS)]
+        self._own_logs = OwnLogLimits("bypass", 2, OWN_LOG_SIZES[kernel.tape.aside(3, "own logs")])
         self.journal_dirs = JOURNAL_DIRS[:journal_count]
         self.ledger_dirs = LEDGER_DIRS[:ledger_count]
         self._config = BookieConfig(
@@ -222,6 +225,7 @@ class SimulatedBookie:
             limits=StorageLimits(
                 segment_size=self._segment_size,
                 log_size_max=self._log_size_max,
+                own_logs=self._own_logs,
                 ledger_cache_size=1 << 20,
                 open_files_max=8,
             ),

@@ -1,12 +1,14 @@
 """The wrong methods about bypass ledgers that ``tests.simulation.defects`` puts in."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from zbk.actors.serve.add_requests import stripe_of
 from zbk.actors.serve.log_sync import LogSyncActor
 from zbk.actors.serve.log_syncs import LogsSynced, LogSyncs, SyncLogs, UnsyncedEntries
 from zbk.actors.serve.turn import Turn
-from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.entry_logs.entry_log import EntryLogs
+from zbk.storage.entry_logs.log_sync import FileSync, LogSync
+from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.unjournaled import UnjournaledScan
 from zbk.transport.inbound import Outbound
 from zbk.wire.messages import SyncAnswer
@@ -22,12 +24,15 @@ def finds_nothing(_self: UnjournaledScan) -> int:
     return 0
 
 
-def skips_rolled_logs(self: LogSync) -> None:
+_sync = FileSync._sync
+
+
+def skips_rolled_logs(self: FileSync) -> None:
     """Y3: logs that were sealed since the last sync stay in the page cache."""
-    if self._current is not None:
-        self._sync_file(self._current)
-    if self._directory is not None:
-        self._files.sync_dir(self._directory)
+    if self._is_last:
+        self._file.close()
+    else:
+        _sync(self)
 
 
 def answers_before_the_journal(self: Turn, synced: Sequence[UnsyncedEntries]) -> None:
@@ -46,6 +51,25 @@ def answers_before_the_journal(self: Turn, synced: Sequence[UnsyncedEntries]) ->
                     last_add_synced=ledger.last_add_synced_of(stripe_of(wait.request)),
                 )
                 self.answer(wait, answer)
+
+
+_begin_sync = EntryLogs.begin_sync
+
+
+def leaves_own_logs_out(self: EntryLogs, log_ids: Collection[int] | None = None) -> LogSync:
+    """Y6: a sync covers the shared log, and answers for ledgers with a log of their own."""
+    if log_ids is None:
+        return _begin_sync(self)
+    return _begin_sync(self, {one for one in log_ids if not self.is_own(one)})
+
+
+_create = OpenLog.create
+
+
+def makes_no_durable_name(self: OpenLog, owner: bytes) -> None:
+    """Y7: the bytes of a new log are synced, and its name is not."""
+    _create(self, owner)
+    self._is_name_new = False
 
 
 _ended = LogSyncs.ended

@@ -84,7 +84,9 @@ from zbk.protocol.write.writer import WriterCore
 from zbk.storage import ledger_directory
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.entry_logs.entry_log import EntryLogs
+from zbk.storage.entry_logs.log_sync import FileSync
+from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.compaction_log import CompactionLog
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
@@ -591,7 +593,7 @@ def _bypass_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "Y3", "a sync leaves out the entry logs that were sealed since the last one", 2_000,
-        [(LogSync, "_sync", bypass.skips_rolled_logs)],
+        [(FileSync, "_sync", bypass.skips_rolled_logs)],
     )  # fmt: skip
     yield Defect(
         "Y4", "a sync is answered before the journal shows what it has synced", 2_000,
@@ -600,6 +602,14 @@ def _bypass_defects() -> Iterator[Defect]:
     yield Defect(
         "Y5", "entries that came during an fsync of their log count as synced", 400,
         [(LogSyncs, "ended", bypass.counts_what_came_later)],
+    )  # fmt: skip
+    yield Defect(
+        "Y6", "a sync of a ledger with its own entry log leaves that log out", 400,
+        [(EntryLogs, "begin_sync", bypass.leaves_own_logs_out)],
+    )  # fmt: skip
+    yield Defect(
+        "Y7", "the name of a new entry log is not synced", 400,
+        [(OpenLog, "create", bypass.makes_no_durable_name)],
     )  # fmt: skip
 
 

@@ -35,3 +35,9 @@ def open_logs(
 def scan_of(disk: SimulatedDisk, log_id: int) -> EntryLogScan:
     """Return a scan of one log."""
     return EntryLogScan(disk, DIRECTORY, log_id, OWNER)
+
+
+def shared_log(logs: EntryLogs) -> tuple[int, int]:
+    """Return the id of the only open log, and the bytes written to it."""
+    ((log_id, size),) = logs.open_sizes().items()
+    return log_id, size

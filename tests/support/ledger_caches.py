@@ -6,7 +6,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.open_files import OpenFiles
-from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.entry_logs.log_sync import LogSync
 from zbk.storage.index.ledger_cache import LedgerCache
 
 KEY = bytes(range(16))
@@ -31,7 +31,7 @@ class FakeLogs:
             def run(self) -> None:
                 logs.runs.append(logs._disk.operation_count)
 
-        return Sync(self._disk, None, [], None, self._fail_stop)
+        return Sync([], self._fail_stop)
 
 
 def open_cache(

@@ -24,6 +24,7 @@ from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
 from zbk.security.access_table import AccessTable
 from zbk.storage.bookie_storage import BookieStorage, EndCheckpoint, StorageLimits
+from zbk.storage.entry_logs.own_logs import DEFAULT_OWN_LOGS, OwnLogLimits
 from zbk.system.files import FileSystem
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.peers import Peer
@@ -83,6 +84,7 @@ class World:
         ledger_cache_size: int = 1 << 20,
         reserve_size: int = 0,
         log_size_max: int = 1 << 20,
+        own_logs: OwnLogLimits = DEFAULT_OWN_LOGS,
         watch_count_max: int = 100,
         progress: SyncProgress | None = None,
         access: AccessTable | None = None,
@@ -102,6 +104,7 @@ class World:
                 ledger_count_max=ledger_count_max,
                 ledger_cache_size=ledger_cache_size,
                 log_size_max=log_size_max,
+                own_logs=own_logs,
                 reserve_size=reserve_size,
             ),
         )

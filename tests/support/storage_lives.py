@@ -232,7 +232,7 @@ class Life:
         for garbage in self.storage.garbages:
             garbage.drop([ledger_id])
             for log_id in garbage.left_logs():
-                garbage.remove_if_dead(log_id)
+                garbage.remove_dead([log_id])
 
     # ------------------------------------------------------------------ what must be so
 

@@ -25,6 +25,11 @@ MEMORY_MIN: Final = 320 * MIB
 """Approximate memory of a bookie beside its index and the requests of one client."""
 
 
+OwnLogMode = Literal["never", "bypass", "always"]
+"""The ledgers that may have an entry log of their own (``zbk.storage.entry_logs.own_logs``)."""
+
+OWN_LOG_COUNT_DEFAULT: Final = 64
+
 Security = Literal["auto", "off", "allowed", "required"]
 """Whether connections are encrypted (``zbk.security.credentials``)."""
 
@@ -138,6 +143,21 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     entry_log_size_max: Annotated[
         int, Option("Size at which an entry log is sealed.", 1 * MIB, 4 * GIB)
     ] = 1 * GIB
+    entry_log_per_ledger: Annotated[
+        OwnLogMode,
+        Option(
+            "Which ledgers have entry logs of their own: none, those of type vd-bypass, or all.",
+            unit="never|bypass|always",
+        ),
+    ] = "bypass"
+    own_log_count_max: Annotated[
+        int,
+        Option(
+            "Entry logs of one ledger each that are open at once, of each ledger directory.",
+            0,
+            10_000,
+        ),
+    ] = OWN_LOG_COUNT_DEFAULT
     ledger_cache_size: Annotated[int, Option("Memory for index pages.", 64 * KIB, 64 * GIB)] = (
         256 * MIB
     )

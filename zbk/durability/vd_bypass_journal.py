@@ -18,6 +18,10 @@ durable in these steps; a crash after any of them leaves what the last column sa
     6     the cursor moves; ``sync`` is          as after 5
           answered
 
+A ledger of some size has an entry log of its own (``zbk.storage.entry_logs.own_logs``), so that the
+fsync of step 3 writes no other ledger's bytes; else it is one of the shared log, and moves the
+cursors of all ledgers in there.
+
 Fences, keys, explicit LACs and recovery adds go through the journal, as on all ledgers.
 
 Source: BookKeeper's BP-14 plans ``WriteFlag`` for this and has no steps; these are zbk's.

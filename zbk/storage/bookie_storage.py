@@ -46,6 +46,7 @@ from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.entry_logs.entry_log import LOG_SIZE
 from zbk.storage.entry_logs.entry_reader import Resolved
+from zbk.storage.entry_logs.own_logs import DEFAULT_OWN_LOGS, OwnLogLimits
 from zbk.storage.gc.garbage import Garbage
 from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE
@@ -74,6 +75,7 @@ class StorageLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     segment_size: int = SEGMENT_SIZE
     log_size_max: int = LOG_SIZE
+    own_logs: OwnLogLimits = DEFAULT_OWN_LOGS  # of each directory
     ledger_cache_size: int = MEMORY_SIZE
     open_files_max: int = OPEN_FILES_MAX
     ledger_count_max: int = LEDGER_COUNT_MAX  # headers in memory
@@ -83,6 +85,7 @@ class StorageLimits(msgspec.Struct, frozen=True, kw_only=True):
         """Return the limits of one ledger directory of so many."""
         return DirectoryLimits(
             self.log_size_max,
+            self.own_logs,
             self.ledger_cache_size // directory_count,
             max(1, self.ledger_count_max // directory_count),
         )

@@ -23,6 +23,8 @@ Source: the seed, section Data flush; BookKeeper's ``SyncThread``; BOOKKEEPER-44
 
 from collections.abc import Callable, Mapping, Sequence
 
+from zbk.storage.entry_logs.entry_log import EntryLogs
+from zbk.storage.entry_logs.left_logs import LogsAtMark
 from zbk.storage.index.census import Census
 from zbk.storage.index.index_flush import IndexFlush
 from zbk.storage.journal.journal import Journal
@@ -38,13 +40,16 @@ class DirectoryFlush:
         flush: IndexFlush,
         last_mark: LastMark,
         census: Census,
-        log_sizes: Mapping[int, int],
+        logs: EntryLogs,
+        logs_at: LogsAtMark,
     ) -> None:
+        """``logs_at``: the logs when it began; ``flush`` syncs them."""
         self.mark = mark
         self.flush = flush
         self._last_mark = last_mark
         self._census = census
-        self._log_sizes = log_sizes  # of logs that the flush syncs
+        self._logs = logs
+        self._logs_at = logs_at
         self._is_index_applied = False
         self._is_census_written = False
         self._is_mark_written = False
@@ -72,7 +77,7 @@ class DirectoryFlush:
     def write_census(self) -> None:
         """Record the files that a start must find."""
         assert self._is_index_applied, "the census has files on stable storage"
-        self._census.write(self._log_sizes)
+        self._census.write(self._logs_at.least_sizes)
         self._is_census_written = True
 
     def write_mark(self) -> None:
@@ -80,6 +85,7 @@ class DirectoryFlush:
         assert self._is_index_applied, "the mark must not pass records that the index lacks"
         assert self._is_census_written, "nor files that the census lacks"
         self._last_mark.write(self.mark)
+        self._logs.marked(self._logs_at)
         self._is_mark_written = True
 
 

@@ -16,7 +16,7 @@ Source: the seed, section Data management; BookKeeper's ``InterleavedLedgerStora
 all directories.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 
 import msgspec
@@ -40,8 +40,10 @@ from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OpenFiles
 from zbk.storage.entry_logs.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.entry_logs.entry_reader import Resolved, fetch
+from zbk.storage.entry_logs.left_logs import LeftLogs
 from zbk.storage.entry_logs.location import entry_locations
 from zbk.storage.entry_logs.lost_regions import LostRegions
+from zbk.storage.entry_logs.own_logs import OwnLogLimits
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.garbage import Garbage
 from zbk.storage.index.census import Census
@@ -76,6 +78,7 @@ class DirectoryLimits(msgspec.Struct, frozen=True):
     """The limits of one ledger directory."""
 
     log_size_max: int
+    own_logs: OwnLogLimits
     memory_size_max: int
     ledger_count_max: int
 
@@ -99,6 +102,7 @@ class LedgerDirectory:
             open_files=shared.open_files,
             fail_stop=fail_stop,
             log_size_max=limits.log_size_max,
+            own_logs=limits.own_logs,
         )
         self.census = Census(files, path, owner=owner, fail_stop=fail_stop)
         self.cache = LedgerCache(
@@ -165,7 +169,11 @@ class LedgerDirectory:
         self._find_again(lost, limbo, ask_others)
         if not lost.census_fault:
             self.census.load()
-        self.census.begin(self.cache.count_ledgers(), self._log_sizes(lost), has_gaps=lost.has_gaps)
+        sizes = self._log_sizes(lost)
+        self.census.begin(self.cache.count_ledgers(), sizes, has_gaps=lost.has_gaps)
+        if mark is not None:
+            grown = {one for one, size in sizes.items() if size != lost.known_sizes.get(one)}
+            self.logs.left = LeftLogs(mark.entry_log_id, grown)
         self.scrub.is_index_lost = lambda: LossReason.INDEX_LOST in limbo.limbo.reasons
         self.scrub.lost_logs = {one.log_id: one.size or 0 for one in lost.logs}
         self.garbage.finish()
@@ -238,20 +246,20 @@ class LedgerDirectory:
     def _log_sizes(self, lost: LostFiles) -> dict[int, int]:
         """Return the logs that must exist from now on, and their least bytes.
 
-        Earlier logs are complete: they are synced once, and count with their full size.
+        Logs are complete after a start. Those with more bytes than are known are synced once, and
+        count with their full size.
         """
         known = dict(lost.known_sizes)
         for log_id in log_ids(self._files, f"{self.path}/logs"):
-            if known.get(log_id):
-                continue
             try:
                 file = self._files.open(log_path(f"{self.path}/logs", log_id), write=False)
             except OSError:
-                known[log_id] = 0  # a read of it will fail
+                known.setdefault(log_id, 0)  # a read of it will fail
                 continue
             with closing(file):
-                file.sync()
-                known[log_id] = file.size()
+                if file.size() > known.get(log_id, 0):
+                    file.sync()
+                    known[log_id] = file.size()
         return known
 
     def has(self, ledger_id: int) -> bool:
@@ -268,11 +276,18 @@ class LedgerDirectory:
         """Begin a turn: ``add`` need not prepare a batch again that was prepared in it."""
         self._turn_drop_count = self.cache.drop_count
 
-    def add(self, batches: Sequence[EntryBatch], indexes: Sequence[IndexHandle]) -> None:
-        """Append batches to the entry log and set their locations. None of the entries is stored.
+    def add(
+        self,
+        batches: Sequence[EntryBatch],
+        indexes: Sequence[IndexHandle],
+        bypass_ids: Collection[int] = (),
+    ) -> Sequence[int]:
+        """Append batches to entry logs and set their locations. None of the entries is stored.
 
-        ``indexes``: the handle of each batch's ledger. Since ``begin_turn`` the caller has prepared
-        each batch, or one that it is a part of; without a turn this method prepares all.
+        Return the location of each batch's first entry. ``indexes``: the handle of each batch's
+        ledger. Since ``begin_turn`` the caller has prepared each batch, or one that it is a part
+        of; without a turn this method prepares all. ``bypass_ids``: the ledgers whose batches go to
+        entry logs only.
 
         Raises:
             NoSuchLedgerError, CorruptRecordError: as ``IndexHandle``; nothing was written.
@@ -282,13 +297,14 @@ class LedgerDirectory:
         if self.cache.drop_count != self._turn_drop_count:
             for batch, index in zip(batches, indexes, strict=True):
                 index.prepare(batch.entry_ids)
-        bases = self.logs.append(batches)
+        bases = self.logs.append(batches, bypass_ids)
         for batch, index, base in zip(batches, indexes, bases, strict=True):
             index.put(batch.entry_ids, entry_locations(base, batch.sizes))
         self.cache.make_room()
         if self.damaged:
             for batch in batches:
                 self.damaged.remove(batch.ledger_id, batch.entry_ids)
+        return bases
 
     def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
         """Return the number of entries read, and their bytes. Any thread.
@@ -330,12 +346,11 @@ class LedgerDirectory:
             StorageFailedError: anything failed before.
         """
         flush = self.cache.begin_flush()
-        log_id = self.logs.last_log_id
-        written_id, written_size = self.logs.written
+        logs_at = self.logs.begin_mark()
         mark = LogMark(
             positions,
-            log_id,
+            logs_at.last_log_id,
             has_census=True,
-            entry_log_size=written_size if written_id == log_id else 0,
+            entry_log_size=logs_at.last_log_size,
         )
-        return DirectoryFlush(mark, flush, self.last_mark, self.census, self.logs.least_sizes())
+        return DirectoryFlush(mark, flush, self.last_mark, self.census, self.logs, logs_at)

@@ -202,7 +202,8 @@ class StorageMachine(RuleBasedStateMachine):
         if hasattr(self, "bookie"):
             storage = self.bookie.storage
             # files that wait for the next sync
-            waiting = [*storage.journal._rolled, *storage.directories[0].logs._left]
+            logs = [one for one in storage.directories[0].logs._unsynced.values() if one.is_full]
+            waiting = [*storage.journal._rolled, *logs]
             assert self.bookie.disk.open_count <= 4 + 3 + len(waiting)
 
 

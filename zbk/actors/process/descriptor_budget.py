@@ -25,6 +25,9 @@ JOURNAL_COUNT: Final = 8
 DIRECTORY_COUNT: Final = 16
 """Those of a ledger directory, without entry logs: lock, flush, compaction, scrub."""
 
+OWN_LOG_FACTOR: Final = 2
+"""Own logs that are open or wait for a sync, for each that may be open."""
+
 LEFT_LOG_COUNT_MAX: Final = 256
 """Full entry logs that wait for a checkpoint."""
 
@@ -76,11 +79,13 @@ def plan_descriptors(limit: int, config: BookieConfig) -> DescriptorBudget:
 
 
 def _plan(limit: int, config: BookieConfig) -> DescriptorBudget:
+    directory_count = max(1, len(config.ledger_dirs))
+    own_log_count = 0 if config.entry_log_per_ledger == "never" else config.own_log_count_max
     left_log_count = 2 + config.checkpoint_journal_size // config.entry_log_size_max
     own_count = (
         PROCESS_COUNT
         + JOURNAL_COUNT * max(1, len(config.journal_dirs))
-        + DIRECTORY_COUNT * max(1, len(config.ledger_dirs))
+        + directory_count * (DIRECTORY_COUNT + OWN_LOG_FACTOR * own_log_count)
         + min(LEFT_LOG_COUNT_MAX, left_log_count)
     )
     lobby_max = min(LOBBY_COUNT_MAX, limit // LOBBY_SHARE)

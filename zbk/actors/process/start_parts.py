@@ -17,6 +17,7 @@ from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie
 from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.service_note import ServiceNote
+from zbk.storage.entry_logs.own_logs import OwnLogLimits
 from zbk.system.files import FileSystem
 from zbk.transport.router import FrontSecurity
 
@@ -45,6 +46,7 @@ def closed_storage(
         limits=StorageLimits(
             segment_size=config.journal_segment_size,
             log_size_max=config.entry_log_size_max,
+            own_logs=OwnLogLimits(config.entry_log_per_ledger, config.own_log_count_max),
             ledger_cache_size=config.ledger_cache_size,
             open_files_max=open_files_max,
             reserve_size=config.disk_reserve_size,

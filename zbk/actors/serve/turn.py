@@ -18,7 +18,7 @@ import msgspec
 
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_table import LedgerSlot
-from zbk.actors.serve.log_syncs import LogSyncs, UnsyncedEntries
+from zbk.actors.serve.log_syncs import LogSyncs, Placed, UnsyncedEntries
 from zbk.actors.serve.parts import ServeParts
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.refusals import answerable, refusal_of
@@ -37,6 +37,7 @@ from zbk.metrics.refusals import Refusals
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.entry_logs.location import split_location
 from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
@@ -259,20 +260,24 @@ class Turn:
     def _add(self, home: LedgerDirectory, admitted: Sequence[Admitted]) -> NoSpaceError | None:
         """Store adds, all of them or none; return the error if there was no space."""
         try:
-            home.add([one.batch for one in admitted], [one.slot.stored.index for one in admitted])
+            bases = home.add(
+                [one.batch for one in admitted],
+                [one.slot.stored.index for one in admitted],
+                {one.slot.ledger_id for one in admitted if not one.is_journaled},
+            )
         except NoSpaceError as error:
             return error
         except CorruptRecordError as error:  # damaged since it was prepared
             raise StorageFailedError(error.where, "add", str(error)) from error
-        for one in admitted:
-            self._note_stored(one)
+        for one, base in zip(admitted, bases, strict=True):
+            self._note_stored(one, base)
         counts, batches = self.counts, [one.batch for one in admitted]
         counts.batch_count += len(batches)
         counts.entry_count += sum([len(batch.sizes) for batch in batches])
         counts.size += sum([len(batch.body) for batch in batches])
         return None
 
-    def _note_stored(self, one: Admitted) -> None:
+    def _note_stored(self, one: Admitted, base: int) -> None:
         batch, slot = one.batch, one.slot
         tickets = self._tickets[slot.journal_no]
         ticket = tickets.filled
@@ -283,8 +288,8 @@ class Turn:
             self.counts.vd_size += len(batch.body)
         if not one.is_journaled:
             lac = NO_ENTRY if one.recorded_lac is None else one.recorded_lac
-            size, now_us = len(batch.body), self._received_us or monotonic_us()
-            self.log_syncs.stored(slot, size, one.runs, lac, now_us)
+            placed = Placed(split_location(base)[0], len(batch.body), one.runs)
+            self.log_syncs.stored(slot, placed, lac, self._received_us or monotonic_us())
         else:
             self._journal(one, tickets)
         if one.inbound.span is not None:

@@ -8,7 +8,7 @@ owns        the round under way, one at a time
 on failure  the bookie stops; a metadata store that does not answer only ends the round
 
 ``zbk.protocol.upkeep.gc`` decides which ledgers are dropped; ``zbk.storage.gc.garbage`` drops them.
-Each question to the metadata store, each piece of the list and each log is a step: between two
+Each question to the metadata store, each piece of the list and some logs are a step: between two
 steps the actor can be stopped. The storage actor gets short questions only: it never waits for a
 disk that stores a note of deleted ledgers, or that removes logs.
 
@@ -56,6 +56,9 @@ LOG = EventLog("zbk.bookie")
 
 GAP_COUNT_MAX: Final = 10_000
 """Ids between deleted ones that one round asks for, when there are too many ranges."""
+
+REMOVE_COUNT_MAX: Final = 64
+"""Logs that one step removes, after one write of the census."""
 
 
 # ------------------------------------------------------------------ messages
@@ -262,10 +265,11 @@ class GcActor(BookieActor):
         counts = self.counts
         log_count = freed_size = 0
         for garbage in self._garbages:
-            for log_id in garbage.left_logs():
-                size = garbage.remove_if_dead(log_id)
-                log_count += bool(size)
-                freed_size += size
+            left_ids = garbage.left_logs()
+            for start in range(0, len(left_ids), REMOVE_COUNT_MAX):
+                freed = garbage.remove_dead(left_ids[start : start + REMOVE_COUNT_MAX])
+                log_count += len(freed)
+                freed_size += sum(freed.values())
                 yield True
         counts.log_count += log_count
         counts.freed_size += freed_size

@@ -1,48 +1,60 @@
-"""Entry logs: the bytes of all entries of a bookie in order of arrival, ledgers interleaved.
+"""Entry logs: the bytes of a bookie's entries in order of arrival, in shared and own logs.
 
 Threads:
-    owner    ``append``, ``begin_sync``, ``sync``, ``close``; ``take_id``
-    any      ``read``; ``exists``; ``remove``; ``written``; ``LogSync.run``
+    owner    ``append``, ``begin_sync``, ``sync``, ``begin_mark``, ``end_own``, ``close``;
+             ``take_id``
+    any      ``read``; ``exists``; ``remove``; ``open_sizes``; ``left``; ``is_own_of``;
+             ``marked``; ``LogSync.run``
     one      ``sync_ahead``
 
-One list of batches is one gathered write to the page cache; a read sees it at once. A full log is
-sealed with a map of its ledgers, and the next one begins. A restart begins a new log, too: the
-bookie never writes after bytes that may not have reached the disk.
+The entries of all ledgers go to one log, the *shared* one, interleaved; those of some ledgers go to
+a log of their own (``zbk.storage.entry_logs.own_logs``). The batches of one log in one list are one
+gathered write to the page cache; a read sees it at once. A full log is sealed with a map of its
+ledgers, and the next one begins. A restart begins new logs, too: the bookie never writes after
+bytes that may not have reached the disk.
 
 The index may point at an entry on disk only after ``begin_sync`` and ``run``: the writer of
 index pages calls these first.
 
-Format: ``zbk.storage.entry_logs.format``. Source: BookKeeper's ``DefaultEntryLogger``.
+Format: ``zbk.storage.entry_logs.format``. Source: BookKeeper's ``DefaultEntryLogger`` and
+``EntryLogManagerForEntryLogPerLedger``.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OpenFiles
-from zbk.storage.disk.run_once import RunOnce
-from zbk.storage.entry_logs.format import (
-    BLOCK_HEADER_SIZE,
-    LOG_HEADER_SIZE,
-    encode_block_header,
-    encode_log_header,
-    encode_map,
-    log_seed,
+from zbk.storage.entry_logs.format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
+from zbk.storage.entry_logs.left_logs import LeftLogs, LogsAtMark
+from zbk.storage.entry_logs.location import OFFSET_MAX, split_location
+from zbk.storage.entry_logs.log_sync import FileSync, LogSync
+from zbk.storage.entry_logs.open_log import OpenLog
+from zbk.storage.entry_logs.own_logs import (
+    DEFAULT_OWN_LOGS,
+    OWN_LOG_FILES_MAX,
+    OwnLogLimits,
+    OwnLogs,
 )
-from zbk.storage.entry_logs.location import OFFSET_MAX, location_of, split_location
-from zbk.system.files import Buffer, File, FileSystem, FsyncError
+from zbk.system.files import FileSystem, FsyncError
 
 LOG_SIZE: Final = 1024 * 1024 * 1024
 """Bytes at which a log is complete."""
 
 AHEAD_SIZE: Final = 2 * 1024 * 1024
-"""Bytes of the current log that may be in the page cache only, roughly.
+"""Bytes of an open log that may be in the page cache only, roughly.
 
 An fsync of the journal takes as long as what is on its way to the same disk."""
 
 _SUFFIX: Final = ".log"
+
+_SHARED: Final = -1
+"""In place of a ledger's id: the log of all ledgers without their own."""
 
 
 def log_path(directory: str, log_id: int) -> str:
@@ -58,63 +70,6 @@ def log_ids(files: FileSystem, directory: str) -> list[int]:
     return sorted(int(s, 16) for s in stems if len(s) == 8 and set(s) <= set("0123456789abcdef"))
 
 
-class LogSync:
-    """The sync of everything appended up to some moment.
-
-    ``before``: syncs that began earlier and may not have run. Their files are not in this one, and
-    are part of the promise.
-    """
-
-    def __init__(
-        self,
-        files: FileSystem,
-        directory: str | None,
-        left: Sequence[File],
-        current: File | None,
-        fail_stop: FailStop,
-        before: Sequence["LogSync"] = (),
-    ) -> None:
-        self._before = before
-        self._files = files
-        self._directory = directory
-        self._left = list(left)
-        self._current = current
-        self._fail_stop = fail_stop
-        self._once = RunOnce(self._sync)
-
-    def run(self) -> None:
-        """Return when all of it is on stable storage. Any thread, any number of times.
-
-        Raises:
-            OutOfDescriptorsError: it may be run again.
-            StorageFailedError: an fsync failed, or anything failed before.
-        """
-        self._fail_stop.check()
-        for one in self._before:
-            one.run()
-        self._before = ()
-        self._once.run()
-
-    @property
-    def is_done(self) -> bool:
-        """True when all of it is on stable storage. Any thread."""
-        return self._once.is_done and not self._before
-
-    def _sync(self) -> None:
-        while self._left:  # each file once, even if the directory has to be tried again
-            self._sync_file(self._left[0])
-            self._left.pop(0).close()
-        if self._current is not None:
-            self._sync_file(self._current)
-        if self._directory is not None:
-            with self._fail_stop.guard(self._directory, "fsync"):
-                self._files.sync_dir(self._directory)
-
-    def _sync_file(self, file: File) -> None:
-        with self._fail_stop.guard(file.path, "fsync"):
-            file.sync()
-
-
 class EntryLogs:
     """The logs of one ledger directory. A new one is made with the first batch."""
 
@@ -128,6 +83,7 @@ class EntryLogs:
         fail_stop: FailStop,
         log_size_max: int = LOG_SIZE,
         ahead_size: int = AHEAD_SIZE,
+        own_logs: OwnLogLimits = DEFAULT_OWN_LOGS,
     ) -> None:
         assert LOG_HEADER_SIZE < log_size_max <= OFFSET_MAX // 4, "a location has to hold offsets"
         self._files = files
@@ -137,35 +93,32 @@ class EntryLogs:
         self._fail_stop = fail_stop
         self._log_size_max = log_size_max
         self._ahead_size = ahead_size
-        self._log_id = 0
-        self._written = (0, 0)
-        self._ahead = (0, 0)  # the value of ``_written`` when it was synced in advance
-        self._reported_offset = 0  # in the current log, up to which ``on_grown`` was called
         self.on_grown: Callable[[], None] = lambda: None  # called when ``sync_ahead`` has work
+        self._log_id = 0  # the highest that adds went to
         self._last_id = 0  # the highest id used, also by compaction
         self._sealed_sizes: dict[int, int] = {}  # of the logs since the start
-        self._file: File | None = None
-        self._seed = 0
-        self._offset = 0
-        self._size_by_ledger: dict[int, int] = {}
-        self._left: list[File] = []  # full, and not synced since
-        self._is_dirty = False
-        self._is_name_new = False
-        self._begun: list[LogSync] = []  # of ``begin_sync``, and maybe not run
+        self._open: dict[int, OpenLog] = {}  # that batches go to, by ledger; or ``_SHARED``
+        self._unsynced: dict[int, OpenLog] = {}  # by log, open or not; some are synced meanwhile
+        self._ended: deque[FileSync] = deque()  # of own logs that are complete
+        self._own = OwnLogs(own_logs)
+        self._own_limits = own_logs
+        self._ledger_of: dict[int, int] = {}  # by own log, since the start
+        self._made_count = 0  # of files, about: with those that compaction meant to make
+        self._removed_count = 0
+        self.left = LeftLogs()
 
     @property
     def last_log_id(self) -> int:
-        """The id of the log that adds go to, or went to last; 0 before the first."""
+        """The highest id of a log that adds went to; 0 before the first."""
         return self._log_id
 
-    @property
-    def written(self) -> tuple[int, int]:
-        """The id of the current log, and the bytes written to it. Any thread.
+    def open_sizes(self) -> dict[int, int]:
+        """Return the bytes written to each open log. Any thread.
 
         With 0 bytes the log may exist, even without its header. Any other log that was listed
         before this call is complete.
         """
-        return self._written
+        return {log.log_id: log.offset for log in list(self._open.values())}
 
     @property
     def log_size_max(self) -> int:
@@ -178,6 +131,7 @@ class EntryLogs:
         A restart may use the id again if there is no file with it.
         """
         self._last_id += 1
+        self._made_count += 1
         return self._last_id
 
     def open(self, last_log_id: int) -> None:
@@ -188,56 +142,62 @@ class EntryLogs:
         """
         self._files.make_dirs(self._directory)
         self._files.sync_dir(self._directory)  # their names must outlive a loss of power
-        self._log_id = max([last_log_id, *log_ids(self._files, self._directory)])
-        self._last_id = self._log_id
+        found = log_ids(self._files, self._directory)
+        self._log_id = self._last_id = max([last_log_id, *found])
+        self._made_count = len(found)
 
-    def append(self, batches: Sequence[EntryBatch]) -> list[int]:
-        """Write batches in one write; return the location of each one's first entry.
+    # ------------------------------------------------------------------ adds
+
+    def append(
+        self, batches: Sequence[EntryBatch], bypass_ids: Collection[int] = ()
+    ) -> Sequence[int]:
+        """Write batches, one write for each log; return the location of each one's first entry.
+
+        ``bypass_ids``: the ledgers whose batches bypass the journal.
 
         Raises:
             NoSpaceError: none of them was appended, and nothing else has changed.
-            StorageFailedError: the write failed, or anything failed before.
+            StorageFailedError: a write failed, or anything failed before.
         """
         self._fail_stop.check()
-        size = sum([len(batch.body) for batch in batches]) + BLOCK_HEADER_SIZE * len(batches)
-        file = self._file
-        if file is None or self._offset + size > self._log_size_max:
-            file = self._next_log()
-        buffers: list[Buffer] = []
-        bases = []
-        offset = self._offset
-        sizes = self._size_by_ledger
-        for batch in batches:
-            buffers += (encode_block_header(batch, self._seed), batch.body)
-            bases.append(location_of(self._log_id, offset + BLOCK_HEADER_SIZE))
-            offset += BLOCK_HEADER_SIZE + len(batch.body)
-        self._write(file, buffers, self._offset)
-        self._offset = offset
-        self._written = (self._log_id, offset)
-        if offset - self._reported_offset >= self._ahead_size:
-            self._reported_offset = offset
-            self.on_grown()
-        for batch in batches:
-            sizes[batch.ledger_id] = sizes.get(batch.ledger_id, 0) + len(batch.body)
-        return bases
+        own_ids = self._own_limits.candidates(batches, bypass_ids)
+        if not own_ids:
+            return self._append_to(_SHARED, batches)
+        groups: dict[int, list[int]] = {}
+        for at, batch in enumerate(batches):
+            groups.setdefault(self._log_of(batch, own_ids), []).append(at)
+        for ledger_id in self._own.surplus():
+            self._complete(ledger_id)
+        if len(groups) == 1:
+            return self._append_to(next(iter(groups)), batches)
+        return self._append_apart(batches, groups)
 
-    def least_sizes(self) -> dict[int, int]:
-        """Return the bytes of each log sealed since the start, and 0 for the current one.
+    def is_own(self, log_id: int) -> bool:
+        """Return whether a log, made since the start, holds one ledger."""
+        return log_id in self._ledger_of
 
-        These bytes are on stable storage when the next ``begin_sync`` has run.
+    def own_log_of(self, ledger_id: int) -> int | None:
+        """Return the id of a ledger's own log that is open. Any thread."""
+        log = self._open.get(ledger_id)
+        return None if log is None or not log.offset else log.log_id
+
+    def end_own(self, ledger_ids: Iterable[int]) -> None:
+        """Complete the own logs of ledgers that were deleted: nothing is added to them."""
+        for ledger_id in ledger_ids:
+            self._own.forget(ledger_id)
+            self._complete(ledger_id)
+
+    # ------------------------------------------------------------------ syncs
+
+    def begin_sync(self, log_ids: Collection[int] | None = None) -> LogSync:
+        """Return a sync of everything appended up to now, for the caller to run.
+
+        ``log_ids``: only to these logs.
         """
-        return self._sealed_sizes | ({} if self._file is None else {self._log_id: 0})
-
-    def begin_sync(self) -> LogSync:
-        """Return a sync of everything appended up to now, for the caller to run."""
-        left, self._left = self._left, []
-        current = self._file if self._is_dirty else None
-        directory = self._directory if self._is_name_new else None
-        self._is_dirty = self._is_name_new = False
-        before = [one for one in self._begun if not one.is_done]
-        sync = LogSync(self._files, directory, left, current, self._fail_stop, before)
-        self._begun = [*before, sync]
-        return sync
+        self._drop_synced()
+        chosen = [one for one in self._unsynced if log_ids is None or one in log_ids]
+        parts = [self._unsynced[one].begin_sync() for one in chosen]
+        return LogSync([part for part in parts if part is not None], self._fail_stop)
 
     def sync(self) -> None:
         """Return when everything appended up to now is on stable storage.
@@ -248,27 +208,53 @@ class EntryLogs:
         self.begin_sync().run()
 
     def sync_ahead(self) -> None:
-        """Sync much of the current log in advance. Promises nothing.
+        """Sync much of the open logs, and completed own logs, in advance. Promises nothing.
 
         ``begin_sync`` makes the promise, and has less to wait for after this.
 
         Raises:
             StorageFailedError: the fsync failed, or anything failed before.
         """
-        log_id, offset = written = self._written
-        before = self._ahead[1] if self._ahead[0] == log_id else 0
-        if offset - before < self._ahead_size:
-            return
-        self._fail_stop.check()
-        path = log_path(self._directory, log_id)
-        try:
-            with self._open_files.use(path) as file:
-                file.sync()
-        except FsyncError as error:
-            raise self._fail_stop.failed(path, "fsync", error) from error
-        except (OSError, OutOfDescriptorsError):
-            return  # it cannot be opened; ``begin_sync`` has it open
-        self._ahead = written
+        for log in list(self._open.values()):
+            offset = log.offset
+            if offset - log.ahead_offset < self._ahead_size:
+                continue
+            self._fail_stop.check()
+            try:
+                with self._open_files.use(log.path) as file:
+                    file.sync()
+            except FsyncError as error:
+                raise self._fail_stop.failed(log.path, "fsync", error) from error
+            except (OSError, OutOfDescriptorsError):
+                continue  # it cannot be opened; ``begin_sync`` has it open
+            log.ahead_offset = offset
+        with suppress(OutOfDescriptorsError):
+            while self._ended:
+                self._ended[0].run()
+                self._ended.popleft()
+
+    # ------------------------------------------------------------------ checkpoints and removal
+
+    def begin_mark(self) -> LogsAtMark:
+        """Return the logs that a last mark may cover, once the next ``begin_sync`` has run."""
+        sizes = self.open_sizes()
+        shared = self._open.get(_SHARED)
+        last_size = 0
+        if shared is not None and shared.log_id == self._log_id and shared.offset:
+            last_size, sizes[self._log_id] = shared.offset, 0
+        sizes = {log_id: size for log_id, size in sizes.items() if log_id <= self._log_id}
+        return LogsAtMark(self._log_id, last_size, self._sealed_sizes | sizes, frozenset(sizes))
+
+    def marked(self, at: LogsAtMark) -> None:
+        """Record that a last mark covers these logs."""
+        self.left = LeftLogs(at.last_log_id, at.open_ids)
+
+    def is_own_of(self, log_id: int, ledger_ids: LedgerRanges) -> bool:
+        """Return whether a log is complete, and has entries of one of these ledgers only."""
+        ledger_id = self._ledger_of.get(log_id)
+        if ledger_id is None or ledger_id not in ledger_ids:
+            return False
+        return self.own_log_of(ledger_id) != log_id
 
     def read(self, location: int, size: int) -> bytes:
         """Return up to ``size`` bytes from ``location`` on; fewer only at the end of the log.
@@ -284,63 +270,120 @@ class EntryLogs:
         """Return whether the log of a location exists."""
         return self._files.exists(log_path(self._directory, split_location(location)[0]))
 
-    def remove(self, log_id: int) -> None:
-        """Delete a log that the index does not point at.
+    def remove(self, removed_ids: Collection[int]) -> None:
+        """Delete logs that the index does not point at.
 
         Raises:
-            StorageFailedError: it cannot be deleted, or anything failed before.
+            StorageFailedError: one cannot be deleted, or anything failed before.
         """
-        assert log_id != self._log_id or self._file is None, "the log is being written"
+        assert not set(removed_ids) & self.open_sizes().keys(), "a log is being written"
         self._fail_stop.check()
-        path = log_path(self._directory, log_id)
+        paths = [log_path(self._directory, log_id) for log_id in removed_ids]
         try:
-            with self._fail_stop.guard(path, "remove"):
-                self._files.remove(path)
+            for path in paths:
+                with self._fail_stop.guard(path, "remove"):
+                    self._files.remove(path)
+                self._removed_count += 1
+            with self._fail_stop.guard(self._directory, "fsync"):
                 self._files.sync_dir(self._directory)
         finally:
-            self._sealed_sizes.pop(log_id, None)
-            # last: a read that opened it before it was removed would keep its bytes on the disk
-            self._open_files.forget(path)
+            for log_id, path in zip(removed_ids, paths, strict=True):
+                self._sealed_sizes.pop(log_id, None)
+                self._ledger_of.pop(log_id, None)
+                # last: a read that opened it before it was removed would keep its bytes on the disk
+                self._open_files.forget(path)
 
     def close(self) -> None:
         """Close the files without a sync."""
-        for file in [*self._left, self._file]:
-            if file is not None:
-                file.close()
-        self._left, self._file = [], None
+        for log in self._unsynced.values():  # among them all that are open
+            log.close()
+        self._unsynced, self._open = {}, {}
 
-    def _next_log(self) -> File:
-        if self._file is not None:
-            seal = encode_map(self._size_by_ledger, self._offset, self._seed)
-            self._write(self._file, [seal], self._offset)
-            self._sealed_sizes[self._log_id] = self._offset + len(seal)
-            self._left.append(self._file)
-            self._file = None
+    # ------------------------------------------------------------------ private
+
+    def _log_of(self, batch: EntryBatch, own_ids: Collection[int]) -> int:
+        """Return the ledger whose own log a batch goes to, or ``_SHARED``."""
+        ledger_id = batch.ledger_id
+        if ledger_id not in own_ids:
+            return _SHARED
+        shared = self._open.get(_SHARED)
+        before = 0 if shared is None else shared.size_by_ledger.get(ledger_id, 0)
+        has_room = ledger_id in self._open or self._has_room()
+        is_own = self._own.admit(ledger_id, before + len(batch.body), has_room=has_room)
+        return ledger_id if is_own else _SHARED
+
+    def _has_room(self) -> bool:
+        """Return whether one more own log may be made."""
+        unsynced_max = 2 * self._own_limits.count_max  # each has a descriptor
+        if len(self._unsynced) > unsynced_max:
+            self._drop_synced()
+        is_behind = len(self._unsynced) > unsynced_max
+        return not is_behind and self._made_count - self._removed_count < OWN_LOG_FILES_MAX
+
+    def _drop_synced(self) -> None:
+        self._unsynced = {
+            log_id: log for log_id, log in self._unsynced.items() if not log.is_synced
+        }
+
+    def _append_apart(
+        self, batches: Sequence[EntryBatch], groups: Mapping[int, Sequence[int]]
+    ) -> list[int]:
+        """Write batches to several logs; ``groups`` has the places of batches, by log."""
+        bases = [0] * len(batches)
+        written: list[tuple[OpenLog, list[EntryBatch]]] = []
+        for ledger_id, places in groups.items():
+            some = [batches[at] for at in places]
+            try:
+                found = self._append_to(ledger_id, some)
+            except NoSpaceError:
+                for log, its_batches in written:
+                    log.take_back(its_batches)
+                raise
+            written.append((self._open[ledger_id], some))
+            for at, base in zip(places, found, strict=True):
+                bases[at] = base
+        return bases
+
+    def _append_to(self, ledger_id: int, batches: Sequence[EntryBatch]) -> list[int]:
+        size = sum([len(batch.body) for batch in batches]) + BLOCK_HEADER_SIZE * len(batches)
+        log = self._open.get(ledger_id)
+        if log is None or not log.offset or log.offset + size > self._log_size_max:
+            log = self._next_log(ledger_id)
+        bases = log.append(batches)
+        if log.offset - log.reported_offset >= self._ahead_size:
+            log.reported_offset = log.offset
+            self.on_grown()
+        return bases
+
+    def _next_log(self, ledger_id: int) -> OpenLog:
+        full = self._open.get(ledger_id)
+        if full is not None and full.offset:
+            self._sealed_sizes[full.log_id] = full.seal()
         log_id = self._last_id + 1
         path = log_path(self._directory, log_id)
-        self._written = (log_id, 0)  # first: a scrub that lists it must not count it as complete
-        with self._fail_stop.guard(path, "create"):
-            file = self._files.open(path, create=True)
-            try:
-                file.pwrite([encode_log_header(self._owner, log_id)], 0)
-            except OSError:
-                file.close()
-                self._files.remove(path)  # it is empty, and the next log has its id
-                raise
-        self._file = file
+        log = OpenLog(self._files, self._directory, path, log_id, self._fail_stop)
+        self._open[ledger_id] = log  # first: a scrub that lists it must not count it as complete
+        log.create(self._owner)
         self._log_id = self._last_id = log_id
-        self._seed = log_seed(self._owner, log_id)
-        self._offset = self._reported_offset = LOG_HEADER_SIZE
-        self._size_by_ledger = {}
-        self._is_dirty = self._is_name_new = True
-        return file
+        self._made_count += 1
+        self._unsynced[log_id] = log
+        if ledger_id != _SHARED:
+            self._ledger_of[log_id] = ledger_id
+        return log
 
-    def _write(self, file: File, buffers: list[Buffer], offset: int) -> None:
-        self._is_dirty = True
-        try:
-            with self._fail_stop.guard(file.path, "write"):
-                file.pwrite(buffers, offset)
-        except NoSpaceError:
-            with self._fail_stop.guard(file.path, "truncate"):
-                file.truncate(offset)  # the index does not point at these bytes
-            raise
+    def _complete(self, ledger_id: int) -> None:
+        """Seal the own log of a ledger, if it is open."""
+        log = self._open.get(ledger_id)
+        if log is None:
+            return
+        if log.offset:
+            size = log.offset
+            with suppress(NoSpaceError):  # it is complete without a map, as after a crash
+                size = log.seal()
+            log.is_full = True
+            self._sealed_sizes[log.log_id] = size
+            sync = log.begin_sync()
+            assert sync is not None, "it has a new map"
+            self._ended.append(sync)
+            self.on_grown()
+        del self._open[ledger_id]

@@ -323,10 +323,10 @@ class Compaction:
         Raises:
             StorageFailedError: one cannot be deleted, or anything failed before.
         """
-        freed_size = 0
-        for log_id in self.left_sources(plan):
-            freed_size += self._uses.use_of(log_id).size
-            self._logs.remove(log_id)
+        left_ids = self.left_sources(plan)
+        freed_size = sum(self._uses.use_of(log_id).size for log_id in left_ids)
+        self._logs.remove(left_ids)
+        for log_id in left_ids:
             self._uses.forget(log_id)
             self.counts.forget(log_id)
         self._forget()

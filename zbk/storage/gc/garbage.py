@@ -11,16 +11,18 @@ A crash after any step is safe, and each step may be repeated. Only a *noted* le
 not a ledger that is absent from the index: an index file that a disk lost must not take the entries
 with it.
 
-A log may be removed only if its id is below that of the last log mark. Then all entries in it that
-the index points at were synced, nothing is written to it any more, and no restart gives its id to
-another log. ``zbk.storage.gc.compaction`` handles logs of which a part is live.
+A log may be removed only if it is *left* (``EntryLogs.left``): the last log mark covers it. Then
+all entries in it that the index points at were synced, nothing is written to it any more, and no
+restart gives its id to another log. An own log of a noted ledger needs no mark: nothing but that
+ledger points there, so it goes in the round that drops the ledger.
+``zbk.storage.gc.compaction`` handles logs of which a part is live.
 
 Threads: as the table says; *gc* is any one thread. The questions at the end belong to the owner.
 
 Source: BookKeeper's ``GarbageCollectorThread``.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -56,7 +58,6 @@ class Garbage:
         self.deleted = parts.deleted
         self.cache = parts.cache
         self._logs = parts.logs
-        self._last_mark = parts.last_mark
         self.uses = LogUses(parts.files, parts.log_dir, parts.owner, lost=parts.lost)
         self.compaction = Compaction(parts, self.uses)
 
@@ -87,6 +88,7 @@ class Garbage:
             StorageFailedError: an index file cannot be removed, or anything failed before.
         """
         assert all(one in self.deleted.noted for one in dropped_ids), "a restart has to know"
+        self._logs.end_own(dropped_ids)
         return self.cache.delete_all(dropped_ids)
 
     # ------------------------------------------------------------------ gc
@@ -103,15 +105,15 @@ class Garbage:
     def left_logs(self) -> list[int]:
         """Return the ids of complete logs to which only synced pages of the index point.
 
+        Own logs of noted ledgers are among them: no index points there.
+
         Raises:
             StorageFailedError: they cannot be listed.
         """
-        mark = self._last_mark.mark
-        if mark is None:
-            return []
         with as_failed_read(self._log_dir, "list"):
             found = log_ids(self._files, self._log_dir)
-        return [log_id for log_id in found if log_id < mark.entry_log_id]
+        noted, logs = self.deleted.noted, self._logs
+        return [one for one in found if one in logs.left or logs.is_own_of(one, noted)]
 
     def log_count(self) -> int:
         """Return the number of logs, including the one that adds go to. Any thread."""
@@ -125,21 +127,24 @@ class Garbage:
         noted = self.deleted.noted
         return [one for one in self.uses.use_of(log_id).ledger_ids if one not in noted]
 
-    def remove_if_dead(self, log_id: int) -> int:
-        """Delete one of ``left_logs`` if nothing in it is live; return the bytes freed.
+    def remove_dead(self, left_ids: Sequence[int]) -> Mapping[int, int]:
+        """Delete those of ``left_logs`` in which nothing is live; return the bytes freed by log.
 
-        The log stays while the disk has no room for a census without it.
+        They stay while the disk has no room for a census without them.
 
         Raises:
-            StorageFailedError: it cannot be deleted, or anything failed before.
+            StorageFailedError: one cannot be deleted, or anything failed before.
         """
-        use = self.uses.use_of(log_id)
-        if not use.is_dead(self.deleted.noted) or not self._census.forget_logs([log_id]):
-            return 0
-        self._logs.remove(log_id)
-        self.uses.forget(log_id)
-        self.compaction.counts.forget(log_id)
-        return use.size
+        noted = self.deleted.noted
+        uses = [self.uses.use_of(log_id) for log_id in left_ids]
+        freed = {use.log_id: use.size for use in uses if use.is_dead(noted)}
+        if not freed or not self._census.forget_logs(freed.keys()):
+            return {}
+        self._logs.remove(freed.keys())
+        for log_id in freed:
+            self.uses.forget(log_id)
+            self.compaction.counts.forget(log_id)
+        return freed
 
     def summary_with(self, summary: LogSummary, log_id: int) -> LogSummary:
         """Return a summary to which one more log is added."""

@@ -21,7 +21,8 @@ Format version 1 of ``census``. All integers little-endian.
             48  16 c  ranges         i64, i64  first and last id of ledgers that have an index file,
                                                ascending, not adjacent
      48 + 16 c  16 n  logs           u64, u64  id of an entry log, ascending, and its least bytes;
-                                               0: the current log, of which the last mark has more
+                                               0: the shared log that is written, of which
+                                               the last mark has more
 
 Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
 The files in it were on stable storage before. Files that are not in it are newer than the last log
@@ -34,6 +35,7 @@ mark, so the journal brings their entries back.
                       ledgers explain
     a removed log     the census forgets it; then it is removed. In between there is a log that the
                       census lacks, and the next start adds it
+    an own log        that is written counts with its bytes at the checkpoint
     a compacted log   gets its name, durably; the census of the next checkpoint has it, before the
                       index that points there is on disk
 
@@ -41,8 +43,8 @@ Recovery rule: a census that is damaged, or missing although the last mark notes
 each ledger without an index file may have been here. A directory without a census and without that
 note is of an older version: its next checkpoint writes a census.
 
-Cost: a census is written only after ledgers or logs were added or removed. 20,000 ledgers with
-consecutive ids take one range; 20,000 ledgers without neighbors take 320 kB.
+Cost: a census is written only after ledgers or logs were added or removed, or own logs have grown.
+20,000 ledgers with consecutive ids take one range; 20,000 ledgers without neighbors take 320 kB.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 

@@ -41,7 +41,7 @@ from typing import Final
 from zbk.errors import NoSpaceError
 from zbk.storage.disk.byte_order import locations_from_disk
 from zbk.storage.disk.fail_stop import FailStop
-from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.entry_logs.log_sync import LogSync
 from zbk.storage.index.census import Census
 from zbk.storage.index.flush_file import FlushFile, Part
 from zbk.storage.index.index_change import LedgerChange, locations_reader

@@ -25,7 +25,7 @@ from zbk.errors import CorruptRecordError, NoSpaceError, NoSuchLedgerError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.disk.fail_stop import FailStop, as_failed_read
 from zbk.storage.disk.open_files import OpenFiles
-from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.entry_logs.log_sync import LogSync
 from zbk.storage.index.census import Census
 from zbk.storage.index.index_change import LedgerChange, PageChange
 from zbk.storage.index.index_file import (

@@ -29,6 +29,7 @@ from typing import Final
 
 from zbk.protocol.upkeep.scrub import DamagedFile
 from zbk.storage.entry_logs.entry_log import log_path
+from zbk.storage.entry_logs.left_logs import LeftLogs
 from zbk.storage.entry_logs.location import OFFSET_MAX
 from zbk.storage.scrub.scrub_effects import ScrubSteps
 from zbk.storage.scrub.scrub_index import IndexScrub, Regions
@@ -57,7 +58,7 @@ class ScrubPass:
         self._region_count_max = region_count_max
         self._region_count = 0
         self._regions: Regions = {}
-        self._left_below_id = 0
+        self._left = LeftLogs()
         self._held_back: dict[int, DamagedFile | None] = {}  # until the whole index was seen
         self._index = IndexScrub(view, self._regions)
         self.share = 0.0  # done, of 1.0; logs and index are half of it each
@@ -70,7 +71,7 @@ class ScrubPass:
 
     def steps(self) -> ScrubSteps:
         """Yield the steps of the pass."""
-        self._left_below_id = self._view.left_below_id
+        self._left = self._view.left_logs  # now: what is left later may be pointed at
         if not self._is_of_index:
             yield from self._logs()
         for log_id, size in self._view.lost_logs.items():
@@ -97,7 +98,7 @@ class ScrubPass:
                 else:
                     yield step
             is_kept = self._keep(log_id, log.regions)
-            is_left = log_id < self._left_below_id and view.lost.may_have(log_id)
+            is_left = log_id in self._left and view.lost.may_have(log_id)
             if is_kept and is_left and log.is_judged_by_index:
                 self._held_back[log_id] = damage
                 continue

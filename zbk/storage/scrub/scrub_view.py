@@ -21,6 +21,7 @@ from zbk.errors import (
 from zbk.storage.directory_parts import DirectoryParts
 from zbk.storage.disk.open_files import OpenFiles
 from zbk.storage.entry_logs.entry_log import log_ids, log_path
+from zbk.storage.entry_logs.left_logs import LeftLogs
 from zbk.storage.entry_logs.location import split_location
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.index.index_file import IndexReader, index_directories, ledger_id_in
@@ -52,7 +53,6 @@ class ScrubView:
         self._deleted = parts.deleted
         self._cache = parts.cache
         self._logs = parts.logs
-        self._last_mark = parts.last_mark
         self.lost = parts.lost
         self._open_files = OpenFiles(parts.files, OPEN_FILES_MAX)
         self._owners_files = OpenFiles(parts.files, 1)
@@ -72,24 +72,21 @@ class ScrubView:
         return ledger_id in self._deleted
 
     def logs(self) -> list[tuple[int, int | None]]:
-        """Return the ids of the logs; of the one that adds go to, also the bytes written.
+        """Return the ids of the logs; of those that adds go to, also the bytes written.
 
         Raises:
             OSError: they cannot be listed.
         """
         found = log_ids(self.files, self.log_dir)
-        current_id, end = self._logs.written
-        logs: list[tuple[int, int | None]]
-        logs = [(log_id, None) for log_id in found if log_id != current_id]
-        if end and current_id in found:
-            logs.append((current_id, end))
-        return logs
+        ends = self._logs.open_sizes()
+        complete: list[tuple[int, int | None]]
+        complete = [(log_id, None) for log_id in found if log_id not in ends]
+        return complete + [(log_id, ends[log_id]) for log_id in found if ends.get(log_id)]
 
     @property
-    def left_below_id(self) -> int:
-        """The id below which all pointers to logs are on disk."""
-        mark = self._last_mark.mark
-        return 0 if mark is None else mark.entry_log_id
+    def left_logs(self) -> LeftLogs:
+        """The logs all pointers to which are on disk."""
+        return self._logs.left
 
     def ledgers(self) -> Iterator[list[int]]:
         """Yield the ids of the ledgers with an index file, directory by directory.

@@ -6,7 +6,7 @@ Threads: one, before the bookie serves or while it is stopped.
 from zbk.storage.directory.wipe import remove_tree
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.open_files import OpenFiles
-from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.entry_logs.log_sync import LogSync
 from zbk.storage.index.index_file import IndexPath, index_directories, ledger_ids
 from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.system.files import FileSystem
@@ -64,7 +64,7 @@ def cache_without_logs(
     return LedgerCache(
         files,
         directory,
-        begin_log_sync=lambda: LogSync(files, None, [], None, fail_stop),
+        begin_log_sync=lambda: LogSync([], fail_stop),
         open_files=open_files,
         fail_stop=fail_stop,
     )

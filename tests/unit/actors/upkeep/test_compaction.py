@@ -59,7 +59,7 @@ def delete(storage: BookieStorage, *ledger_ids: int) -> None:
     assert garbage.deleted.write()
     garbage.drop(ledger_ids)
     for log_id in garbage.left_logs():
-        garbage.remove_if_dead(log_id)
+        garbage.remove_dead([log_id])
 
 
 def logs_of(disk: SimulatedDisk) -> list[int]:

@@ -261,7 +261,7 @@ class _Life:
         assert garbage.deleted.write()
         garbage.drop(ids)
         for log_id in garbage.left_logs():
-            garbage.remove_if_dead(log_id)
+            garbage.remove_dead([log_id])
 
     def compact(self) -> None:
         compactor = Compactor(self.bookie.storage)

@@ -2,6 +2,7 @@
 
 import errno
 
+from tests.support.entry_logs import shared_log
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import World, add, batch
 from zbk.actors.upkeep.preparer import PrepareDue, PreparerActor
@@ -26,7 +27,7 @@ class Preparing:
     def write(self, size: int) -> None:
         self.world.say(*add(batch(0, [b"." * 500] * (size // 500))))
         self.world.settle()
-        assert self.logs.written[1] >= size
+        assert shared_log(self.logs)[1] >= size
 
     def tick(self) -> int:
         """Return how many operations on the disk that took."""

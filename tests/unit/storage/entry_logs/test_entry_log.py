@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of, entries_in
-from tests.support.entry_logs import DIRECTORY, open_logs, scan_of
+from tests.support.entry_logs import DIRECTORY, open_logs, scan_of, shared_log
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import CookieMismatchError, CorruptRecordError, StorageFailedError
 from zbk.protocol.entry.entry_batch import EntryBatch
@@ -110,7 +110,7 @@ def test_a_new_log_is_synced_ahead_from_its_start(disk: SimulatedDisk) -> None:
         logs.append([batch_of(1, range(entry_id, entry_id + 1), 2000)])
     logs.sync_ahead()
     logs.append([batch_of(1, range(4, 5), 2000)])
-    assert logs.written[0] == 2
+    assert shared_log(logs)[0] == 2
     before = disk.operation_count
     logs.sync_ahead()
     assert disk.operation_count == before
@@ -122,7 +122,7 @@ def test_a_new_log_is_synced_ahead_from_its_start(disk: SimulatedDisk) -> None:
 def test_each_growth_by_what_may_be_unsynced_is_reported_once(disk: SimulatedDisk) -> None:
     logs = open_logs(disk, log_size_max=10_000, ahead_size=3000)
     grown: list[tuple[int, int]] = []
-    logs.on_grown = lambda: grown.append(logs.written)
+    logs.on_grown = lambda: grown.append(shared_log(logs))
 
     for entry_id in range(8):
         logs.append([batch_of(1, range(entry_id, entry_id + 1), 2000)])
@@ -137,7 +137,7 @@ def test_each_growth_by_what_may_be_unsynced_is_reported_once(disk: SimulatedDis
 def test_what_was_synced_ahead_is_synced_again_where_it_is_promised(disk: SimulatedDisk) -> None:
     logs = open_logs(disk, log_size_max=5000, ahead_size=100)
     some = batches(20)
-    bases = []
+    bases: list[int] = []
     for batch in some:
         bases += logs.append([batch])
         logs.sync_ahead()
@@ -240,7 +240,7 @@ def test_a_removed_log_is_gone_for_good(disk: SimulatedDisk) -> None:
     logs.read(bases[0], 10)
     logs.sync()
 
-    logs.remove(1)
+    logs.remove([1])
     with pytest.raises(FileNotFoundError):
         logs.read(bases[0], 10)
     disk.crash(Random(0))
@@ -257,7 +257,7 @@ def test_a_log_that_cannot_be_removed_ends_storage(disk: SimulatedDisk) -> None:
     disk.faults = [Fault("remove", errno.EIO)]
 
     with pytest.raises(StorageFailedError, match="remove"):
-        logs.remove(1)
+        logs.remove([1])
 
 
 def test_open_files_are_bounded(disk: SimulatedDisk) -> None:

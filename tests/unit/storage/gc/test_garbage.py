@@ -56,7 +56,7 @@ def collect(storage: BookieStorage, *ledger_ids: int) -> list[int]:
     assert garbage.deleted.mark(ledger_ids)
     assert garbage.deleted.write()
     garbage.drop(ledger_ids)
-    return [log_id for log_id in garbage.left_logs() if garbage.remove_if_dead(log_id)]
+    return [log_id for log_id in garbage.left_logs() if garbage.remove_dead([log_id])]
 
 
 def logs_of(disk: SimulatedDisk) -> list[int]:
@@ -236,7 +236,7 @@ def test_a_full_disk_keeps_everything_until_there_is_space(disk: SimulatedDisk) 
     disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="deleted_ledgers")]
 
     assert not storage.garbages[0].deleted.write()
-    assert not storage.garbages[0].remove_if_dead(1)
+    assert not storage.garbages[0].remove_dead([1])
 
     assert storage.is_deleted(1)
     assert collect(storage, 1) == [1]
@@ -373,7 +373,7 @@ def _story(storage: BookieStorage) -> Iterator[set[int]]:
     under_way.remove_journals()
     storage.end_checkpoint(under_way)
     for log_id in garbage.left_logs():
-        garbage.remove_if_dead(log_id)
+        garbage.remove_dead([log_id])
     add(storage, 2, first=30, count=30)
     checkpoint(storage)
     garbage.deleted.mark([3])
@@ -381,7 +381,7 @@ def _story(storage: BookieStorage) -> Iterator[set[int]]:
     yield {1, 3, 4}
     garbage.drop([3])
     for log_id in garbage.left_logs():
-        garbage.remove_if_dead(log_id)
+        garbage.remove_dead([log_id])
     checkpoint(storage)
 
 

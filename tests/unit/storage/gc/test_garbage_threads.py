@@ -85,7 +85,7 @@ class _Race:
                 garbage.drop(ids)
             with self.noting:
                 for log_id in garbage.left_logs():
-                    garbage.remove_if_dead(log_id)
+                    garbage.remove_dead([log_id])
 
     def run(self) -> None:
         flushers = [self._thread(self.flush) for _ in range(THREAD_COUNT)]
@@ -137,7 +137,7 @@ def test_ten_flushers_bring_back_nothing_that_ten_deleters_collect(tmp_path: Pat
         storage.end_checkpoint(under_way)
         assert len(list(tmp_path.glob("ledgers/index/**/*.idx"))) == len(kept)
         for log_id in storage.garbages[0].left_logs():  # what the last mark of the race missed
-            storage.garbages[0].remove_if_dead(log_id)
+            storage.garbages[0].remove_dead([log_id])
         storage.close()
         storage = open_storage(files, tmp_path)
     log_count = len(list(tmp_path.glob("ledgers/logs/*.log")))

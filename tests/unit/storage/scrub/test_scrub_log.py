@@ -6,7 +6,7 @@ from array import array
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.entry_logs import DIRECTORY, OWNER, open_logs
+from tests.support.entry_logs import DIRECTORY, OWNER, open_logs, shared_log
 from tests.support.scrubbing import BadDisk
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.protocol.entry.entry_batch import EntryBatch
@@ -150,7 +150,7 @@ def growing_log() -> tuple[SimulatedDisk, int]:
     disk = SimulatedDisk()
     logs = open_logs(disk)
     logs.append(BATCHES)
-    log_id, end = logs.written
+    log_id, end = shared_log(logs)
     assert (log_id, end) == (1, block_offsets()[-1])
     return disk, end
 

@@ -15,9 +15,9 @@ from tests.support.simulated_disk import SimulatedDisk
 from zbk.protocol.upkeep.compaction import CompactionLimits
 from zbk.protocol.upkeep.scrub import DamagedEntries
 from zbk.storage.entry_logs.format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
+from zbk.storage.entry_logs.left_logs import LeftLogs
 from zbk.storage.entry_logs.location import ABSENT, UNKNOWN, split_location
 from zbk.storage.index.index_page import INDEX_HEADER_SIZE
-from zbk.storage.journal.last_mark import LogMark
 from zbk.storage.replay import add_batches
 from zbk.storage.scrub.scrub_effects import (
     DiskStateOf,
@@ -266,11 +266,11 @@ def test_a_log_that_lost_its_first_page_goes_with_its_ledgers() -> None:
     twinned.disk.set_content(path, bytes(LOG_HEADER_SIZE) + twinned.disk.content(path)[32:-1])
     (garbage,) = twinned.storage.garbages
     delete(twinned, 7, 8, 9)
-    assert garbage.remove_if_dead(1) == 0, "nobody has looked yet"
+    assert not garbage.remove_dead([1]), "nobody has looked yet"
 
     assert not scrub(twinned.storage).is_damage_found
 
-    assert garbage.remove_if_dead(1) > 0
+    assert garbage.remove_dead([1])
 
 
 def test_a_damaged_header_of_a_log_is_told_of_and_the_log_stays() -> None:
@@ -292,7 +292,7 @@ def test_damage_in_what_compaction_has_made_is_damage_though_the_disk_points_pas
     (made, *_) = sorted(set(log_paths(twinned.disk)) - before)
     twinned.add(7, range(60, 61), LOG_SIZE)
     (view,) = twinned.storage.scrubs
-    view._last_mark._mark = LogMark(view._last_mark.mark.positions, 99)  # type: ignore[union-attr]
+    view._logs.left = LeftLogs(99)
     content = twinned.disk.content(made)
     twinned.disk.flip_bit(made, 8 * (len(content) // 2))
 
@@ -341,7 +341,7 @@ def test_damage_is_told_of_unless_all_of_the_index_was_seen(what: str) -> None:
         case "sector":
             disk.bad[path] = range(offset, offset + 1)
         case _:
-            one.last_mark._mark = None
+            one.logs.left = LeftLogs()
 
     findings = scrub(twinned.storage)
 
@@ -421,7 +421,7 @@ def test_ledgers_and_logs_that_go_under_the_scrubber_are_no_damage() -> None:
                 garbage.deleted.write()
                 garbage.drop([ledger_id])
                 for log_id in garbage.left_logs():
-                    garbage.remove_if_dead(log_id)
+                    garbage.remove_dead([log_id])
 
         assert garbage.left_logs()
         (view,) = twinned.storage.scrubs
