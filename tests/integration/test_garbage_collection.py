@@ -212,3 +212,34 @@ def test_a_bookie_stops_in_good_order_in_the_middle_of_a_round(tmp_path: Path) -
         assert cluster.terminate(bookie.index) == 0
 
         assert warnings_of(cluster) == []
+
+
+def test_own_logs_of_deleted_ledgers_go_in_one_round_and_nothing_is_copied(
+    cluster: LocalCluster, client: zbk.Client
+) -> None:
+    """Bypass ledgers have entry logs of their own; one of them is written all the time."""
+    kind = zbk.LedgerType.VD_BYPASS_JOURNAL
+    with client.create_ledger(ledger_type=kind) as kept:
+        fill(kept, MIB // 2)
+        before = log_size(cluster)
+        for _ in range(12):
+            with client.create_ledger(ledger_type=kind) as ledger:
+                fill(ledger, MIB // 2)
+                fill(kept, MIB // 16)
+            client.delete_ledger(ledger.ledger_id)
+        grown = log_size(cluster)
+        assert grown > before + 3 * 12 * MIB // 2
+
+        results = collect(cluster, client)
+
+        assert [one.dropped_count for one in results] == [12] * 3
+        assert all(one.log_count >= 12 for one in results)
+        assert all(one.compacted_log_count == 0 for one in results)
+        left = before + 3 * 12 * MIB // 16
+        assert log_size(cluster) < left + MIB
+        cluster.kill(0)
+        cluster.restart(0)
+        fill(kept, MIB // 16)
+        last = kept.close()
+    with client.open_ledger(kept.ledger_id) as reader:
+        assert sum(len(one.payload) for one in reader.read(0, last)) == (last + 1) * len(PAYLOAD)
