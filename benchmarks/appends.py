@@ -169,6 +169,48 @@ def beside_fsyncs() -> Case:
     )
 
 
+def bypass() -> Case:
+    """Return the case of ledgers that bypass the journal, each size beside VD in turn."""
+    loads = {1024: (200_000, 1.2), 16_384: (15_000, 1.5), 65_536: (4_000, 1.5)}
+    steps = tuple(
+        write_step(kind, count, name=f"{kind}-{size}", size=size)
+        for size, (count, _goal) in loads.items()
+        for kind in ("vd", "vd-bypass")
+    )
+    title = "past the journal, beside VD in turn"
+    rates = tuple(
+        Row(
+            title=f"`append_many`, {size_text(size)}, {title}",
+            goal=f">= {goal:.0%}",
+            step=f"vd-bypass-{size}",
+            unit="MB/s",
+            zbk=f"vd-bypass_{size}_mb_per_s",
+            floor=f"vd_{size}_mb_per_s",
+            ratio=f"{size}_ratio",
+            ways=(way("ratio", at_least(f"{size}_ratio", goal)),),
+        )
+        for size, (_count, goal) in loads.items()
+    )
+    written = Row(
+        title=f"bytes written to disk for one of payload and copy, {size_text(16_384)}, {title}",
+        goal="<= 1.1",
+        step="vd-bypass-16384",
+        unit="x",
+        zbk="vd-bypass_16384_written_share",
+        floor="vd_16384_written_share",
+        ways=(way("figure", at_most("vd-bypass_16384_written_share", 1.1)),),
+    )
+    return Case(
+        name="bypass",
+        title="ledgers past the journal, beside VD",
+        steps=steps,
+        read=figures.bypass(tuple(loads)),
+        rows=(*rates, written),
+        seconds=24,
+        round_count=1,
+    )
+
+
 def fairness() -> Case:
     """Return the case of a lone ``append`` beside a ledger that is written at full speed."""
     title = "a lone `append` beside a ledger at full speed, PD, 100 B"

@@ -97,7 +97,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     goal: str  # in words
     step: str  # whose command is shown
-    unit: str  # of ``zbk`` and ``floor``: a key of ``report.UNITS``
+    unit: str  # of ``zbk`` and ``floor`` (``report.value_text``)
     zbk: str  # figures, by name
     floor: str = ""
     ratio: str = ""

@@ -104,6 +104,27 @@ def shares(base: str, *others: str) -> Reader:
     return read
 
 
+def bypass(sizes: Sequence[int]) -> Reader:
+    """Return a reader of bypass ledgers beside VD ledgers; steps have the names ``TYPE-SIZE``."""
+
+    def read(lines: Round) -> Figures:
+        figures: Figures = {}
+        for size in sizes:
+            for kind in ("vd", "vd-bypass"):
+                found, name = answer(lines[f"{kind}-{size}"]), f"{kind}_{size}"
+                payload_size = found["entry_count"] * size * found["write_quorum_size"]
+                figures |= {
+                    f"{name}_mb_per_s": found["payload_mb_per_s"],
+                    f"{name}_bookie_cpu_us": found["bookie_cpu_us_per_entry"],
+                    f"{name}_written_share": found["disk_write_size"] / payload_size,
+                }
+            rates = [figures[f"{kind}_{size}_mb_per_s"] for kind in ("vd", "vd-bypass")]
+            figures[f"{size}_ratio"] = rates[1] / rates[0]
+        return figures
+
+    return read
+
+
 def beside(lines: Round) -> Figures:
     """Read one writer alone, and beside others."""
     slow = answer(lines["slow"])

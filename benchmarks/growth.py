@@ -102,6 +102,7 @@ def length() -> Case:
         read=figures.length,
         rows=rows,
         seconds=22,
+        round_count=2,
     )
 
 

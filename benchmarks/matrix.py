@@ -65,6 +65,7 @@ def cases(long_run_seconds: int = LONG_RUN_SECONDS) -> tuple[Case, ...]:
         growth.beside(),
         appends.beside_fsyncs(),
         appends.fairness(),
+        appends.bypass(),
         appends.encryption(),
         reads.recovery(),
         reads.restart(),

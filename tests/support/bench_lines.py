@@ -27,6 +27,7 @@ def zbk_line(**fields: float) -> Line:
     line: Line = {"measured": "zbk", "entry_size": 100, "entry_count": 1_000_000, "seconds": 1.0}
     line |= {"entries_per_s": 1_000_000.0, "payload_mb_per_s": 100.0, "histogram": [[1.0, 100]]}
     line |= PERCENTILES | NEIGHBOR | COST
+    line |= {"write_quorum_size": 3, "disk_write_size": 300 << 20}
     return line | {"slow_bookie_backlog_size_max": 1 << 20} | fields
 
 
