@@ -1,5 +1,6 @@
 """``python -m benchmarks.experiments``: break or slow a part of a cluster and measure the effect.
 
+python -m benchmarks.experiments deletion   # many ledgers are deleted; one round of gc
 python -m benchmarks.experiments encryption # appends with and without it, and handshakes
 python -m benchmarks.experiments recovery   # a writer dies; its ledger is recovered
 python -m benchmarks.experiments restart    # a bookie dies; it replays its journal
@@ -23,6 +24,10 @@ from zbk.cli.streams import open_streams
             "encryption": (
                 "commands:encryption",
                 "Measure appends with and without encryption, in turn, and handshakes.",
+            ),
+            "deletion": (
+                "commands:deletion",
+                "Delete many ledgers and measure the space that one round of gc returns.",
             ),
             "recovery": (
                 "commands:recovery",

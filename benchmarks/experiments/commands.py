@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from benchmarks.experiments.deletion import DeletionLoad, run_deletion
 from benchmarks.experiments.encryption import EncryptionLoad, run_encryption
 from benchmarks.experiments.recovery import RecoveryLoad, run_recovery
 from benchmarks.experiments.repair import RepairLoad, run_repair
@@ -19,9 +20,17 @@ from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_folder
 from zbk.cli.bench.write import print_result
 from zbk.cli.command import command
-from zbk.cli.options import duration_option, integer_option, output_option, size_option
+from zbk.cli.options import (
+    LEDGER_TYPES,
+    duration_option,
+    integer_option,
+    ledger_type_option,
+    output_option,
+    size_option,
+)
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.progress import saying, telling
+from zbk.protocol.entry.words import LedgerType
 
 PROGRAM = "python -m benchmarks.experiments"
 
@@ -72,6 +81,27 @@ def encryption(count: int, round_count: int, output: Format) -> None:
     with bench_folder() as folder:
         result = run_encryption(folder, load)
     print_object({"measured": "encryption"} | fields_of(result), output)
+
+
+@command("deletion", (f"{PROGRAM} deletion --ledgers 100", "a hundred ledgers of 1 MiB"))
+@integer_option("--ledgers", "ledger_count", default=1_000, help_text="Ledgers, all deleted.")
+@size_option("--size", "ledger_size", default="1MiB", help_text="Bytes of payload in each.")
+@ledger_type_option("--type", default="vd-bypass", help_text="Type of the ledgers.")
+@output_option
+def deletion(ledger_count: int, ledger_size: int, ledger_type: str, output: Format) -> None:
+    """Delete many ledgers and measure the space that one round of garbage collection returns.
+
+    Runs in a temporary cluster of three bookies on SQLite.
+    """
+    load = DeletionLoad(
+        ledger_count=ledger_count,
+        ledger_size=ledger_size,
+        ledger_type=LedgerType(LEDGER_TYPES[ledger_type]),
+    )
+    note("starting a temporary cluster of three bookies")
+    with bench_folder() as folder, saying() as on_progress:
+        result = run_deletion(folder, load, on_progress=on_progress)
+    print_object({"measured": "deletion"} | fields_of(result), output)
 
 
 @command("restart", (f"{PROGRAM} restart --journal 100MiB", "with less to replay"))
