@@ -33,7 +33,7 @@ from zbk.actors.identity.history import BookieHistory
 from zbk.actors.identity.identity import check_identity, place_of
 from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.losses import Losses
-from zbk.actors.messages import Answered, AskStorage
+from zbk.actors.messages import Answered, AskStorage, EndCheckpoint
 from zbk.actors.serve.ledger_lookups import LedgerLookup, LookedUp, LookUp
 from zbk.actors.serve.log_syncs import LogsSynced, SyncLogs
 from zbk.actors.serve.parts import ServeLimits, ServeParts
@@ -60,7 +60,6 @@ from zbk.metadata.values import Cookie, encode
 from zbk.storage.bookie_storage import (
     BeginCheckpoint,
     BookieStorage,
-    EndCheckpoint,
     StorageLimits,
 )
 from zbk.storage.checkpoint import Checkpoint
@@ -618,7 +617,7 @@ class SimulatedBookie:
         assert checkpoint is not None, "it was begun"
         steps: list[Callable[[], None]] = [
             *checkpoint.steps,
-            lambda: self.tell_storage_actor(AskStorage(EndCheckpoint(storage, checkpoint))),
+            lambda: self.tell_storage_actor(EndCheckpoint(checkpoint)),
             *waiting,
         ]
         self._take_steps(steps)

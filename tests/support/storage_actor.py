@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zbk.actors.messages import AskStorage
+from zbk.actors.messages import EndCheckpoint
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
 from zbk.actors.serve.log_syncs import LogsSynced, SyncLogs
 from zbk.actors.serve.parts import ServeLimits, ServeParts
@@ -23,7 +23,7 @@ from zbk.protocol.entry.entry import encode_entries, entry_size
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
 from zbk.security.access_table import AccessTable
-from zbk.storage.bookie_storage import BookieStorage, EndCheckpoint, StorageLimits
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.entry_logs.own_logs import DEFAULT_OWN_LOGS, OwnLogLimits
 from zbk.system.files import FileSystem
 from zbk.transport.inbound import Inbound, Outbound
@@ -202,7 +202,7 @@ class World:
         if self.actor.unsynced(0):
             begun = self.storage.begin_checkpoint()
             begun.run()
-            self.tell(AskStorage(EndCheckpoint(self.storage, begun)))
+            self.tell(EndCheckpoint(begun))
             self.sync_logs()
             self.written()
         self.synced_journal()

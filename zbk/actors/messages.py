@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from zbk.config import BookieConfig
+from zbk.storage.checkpoint import Checkpoint
 
 MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -64,6 +65,13 @@ class AskStorage(msgspec.Struct, frozen=True):
     question: StorageQuestion[object]
     reply_to: Sink[Answered] | None = None
     wait_no: int = 0
+
+
+class EndCheckpoint(msgspec.Struct, frozen=True):
+    """To the storage actor: the steps of this checkpoint are done, so what it synced is durable."""
+
+    checkpoint: Checkpoint
+    reply_to: Sink[Answered] | None = None
 
 
 class ForgetLedgers(msgspec.Struct, frozen=True):

@@ -389,14 +389,3 @@ class BeginCheckpoint(msgspec.Struct, frozen=True):
             return self.storage.begin_checkpoint()
         except NoSpaceError as error:
             return error
-
-
-class EndCheckpoint(msgspec.Struct, frozen=True):
-    """End a checkpoint whose steps are all done."""
-
-    storage: BookieStorage
-    checkpoint: Checkpoint
-
-    def answer(self) -> None:
-        """End it."""
-        self.storage.end_checkpoint(self.checkpoint)

@@ -3,10 +3,10 @@
 mailbox     Requests, from the front, which handles small ones itself while the actor is idle;
             RequestsWait, when others wait in the ``FairQueue`` of the door;
             Synced, from the journal actors; AskStorage, from the checkpoint, gc and scrub actors;
-            ForgetLedgers, from the gc actor; WatchesDue, from the ticker while a client waits for a
-            LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; LogsSynced,
-            from the log sync actor; changes of rights (``access_gate``), from the metadata store;
-            Quiesce, when the bookie stops
+            EndCheckpoint, from the checkpoint actor; ForgetLedgers, from the gc actor;
+            WatchesDue, from the ticker while a client waits for a LAC; ResolveAgain, from the read
+            actor; LookedUp, from the lookup actor; LogsSynced, from the log sync actor; changes of
+            rights (``access_gate``), from the metadata store; Quiesce, when the bookie stops
 answers     clients, through the front, or through the journal if the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), the
             LacWatches, and the requests that wait for the metadata store (``new_ledger_gate``)
@@ -26,7 +26,14 @@ import msgspec
 import pykka
 
 from zbk.actors.base import LendingActor, StopBookie
-from zbk.actors.messages import Answered, AskStorage, ForgetLedgers, Sink, StorageQuestion
+from zbk.actors.messages import (
+    Answered,
+    AskStorage,
+    EndCheckpoint,
+    ForgetLedgers,
+    Sink,
+    StorageQuestion,
+)
 from zbk.actors.serve.access_gate import (
     AccessGate,
     AccessMessage,
@@ -58,7 +65,7 @@ from zbk.errors import (
 )
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.refusals import Refusals
-from zbk.storage.bookie_storage import BookieStorage, EndCheckpoint
+from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import (
@@ -91,6 +98,7 @@ StorageMessage: TypeAlias = (
     | Synced
     | Quiesce
     | AskStorage
+    | EndCheckpoint
     | WatchesDue
     | ForgetLedgers
     | ResolveAgain
@@ -204,9 +212,11 @@ class StorageActor(LendingActor):
             case AskStorage(question, reply_to, wait_no):
                 self._ledgers.keep_cursors()  # a checkpoint may write them
                 self._answer(question, reply_to, wait_no)
-                if isinstance(question, EndCheckpoint):  # it has synced most of them
-                    self._turn.log_syncs.want_all()
-                    self._turn.log_syncs.begin()
+            case EndCheckpoint(checkpoint, reply_to):
+                self._storage.end_checkpoint(checkpoint)
+                _reply(reply_to, Answered(0))
+                self._turn.log_syncs.want_all()  # the checkpoint has synced most of them
+                self._turn.log_syncs.begin()
             case ForgetLedgers(ledger_ids, reply_to, wait_no):
                 _reply(reply_to, Answered(wait_no, self._forget(ledger_ids)))
             case ResolveAgain():
@@ -222,12 +232,11 @@ class StorageActor(LendingActor):
         self, question: StorageQuestion[object], reply_to: Sink[Answered] | None, wait_no: int
     ) -> None:
         """Answer a question about storage."""
-        if reply_to is None:
-            question.answer()
-            return
         try:
             value = question.answer()
         except (CorruptRecordError, OutOfDescriptorsError) as error:
+            if reply_to is None:
+                raise
             value = error
         _reply(reply_to, Answered(wait_no, value))
 
@@ -395,6 +404,8 @@ class StorageActor(LendingActor):
             waiting.synced()
 
 
-def _reply(reply_to: Sink[Answered], answer: Answered) -> None:
+def _reply(reply_to: Sink[Answered] | None, answer: Answered) -> None:
+    if reply_to is None:
+        return
     with suppress(pykka.ActorDeadError):  # the bookie stops
         reply_to.tell(answer)

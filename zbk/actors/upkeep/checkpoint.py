@@ -30,13 +30,14 @@ from zbk.actors.messages import (
     AskCheckpoint,
     AskStorage,
     CheckpointEnded,
+    EndCheckpoint,
     OptionsChanged,
     Sink,
 )
 from zbk.errors import NoSpaceError
 from zbk.metrics.buckets import Buckets
 from zbk.protocol.upkeep.checkpoint import CheckpointSchedule
-from zbk.storage.bookie_storage import BeginCheckpoint, BookieStorage, EndCheckpoint
+from zbk.storage.bookie_storage import BeginCheckpoint, BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.system.clock import monotonic_ms
 
@@ -56,7 +57,7 @@ class CheckpointActor(BookieActor):
     def __init__(
         self,
         storage: BookieStorage,
-        storage_actor: Sink[AskStorage],
+        storage_actor: Sink[AskStorage | EndCheckpoint],
         *,
         interval_ms: int,
         journal_size: int,
@@ -119,7 +120,7 @@ class CheckpointActor(BookieActor):
         self.is_running = True
         self._begun_ms = self._now_ms()
         self._asked, self._awaited = [], self._asked
-        self._tell_storage(BeginCheckpoint(self._storage))
+        self._storage_actor.tell(AskStorage(BeginCheckpoint(self._storage), self.actor_ref))
 
     def _run(self, checkpoint: Checkpoint) -> None:
         self._waiting = None
@@ -130,7 +131,7 @@ class CheckpointActor(BookieActor):
             self._waiting = checkpoint
             self._retry_ms = self._now_ms() + RETRY_MS
         else:
-            self._tell_storage(EndCheckpoint(self._storage, checkpoint))
+            self._storage_actor.tell(EndCheckpoint(checkpoint, self.actor_ref))
 
     def _end(self) -> None:
         self.is_running = False
@@ -142,6 +143,3 @@ class CheckpointActor(BookieActor):
         for one in awaited:
             with suppress(pykka.ActorDeadError):  # the bookie stops
                 one.reply_to.tell(CheckpointEnded(one.wait_no))
-
-    def _tell_storage(self, question: BeginCheckpoint | EndCheckpoint) -> None:
-        self._storage_actor.tell(AskStorage(question, self.actor_ref))

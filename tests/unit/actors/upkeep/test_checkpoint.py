@@ -5,7 +5,7 @@ from typing import Any
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, storage_on
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.actors.messages import Answered, AskStorage
+from zbk.actors.messages import Answered, AskStorage, EndCheckpoint
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.upkeep.checkpoint import JOURNAL_FACTOR, MANY_LEDGER_COUNT, PAUSE_FACTOR
@@ -29,7 +29,7 @@ class World:
         self.storage = storage_on(SimulatedDisk())
         self.storage.open()
         self.storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
-        self.steps: list[AskStorage] = []
+        self.steps: list[AskStorage | EndCheckpoint] = []
         world = self
 
         class Ref:
@@ -37,7 +37,7 @@ class World:
                 world.actor.on_receive(message)
 
         class Storage:
-            def tell(self, message: AskStorage) -> None:
+            def tell(self, message: AskStorage | EndCheckpoint) -> None:
                 world.steps.append(message)
 
         self.actor = DirectCheckpointActor(
@@ -71,7 +71,12 @@ class World:
 
     def answer_next(self) -> None:
         """Be the storage actor."""
-        self.actor.handle(Answered(0, self.steps.pop(0).question.answer()))
+        match self.steps.pop(0):
+            case AskStorage(question):
+                self.actor.handle(Answered(0, question.answer()))
+            case EndCheckpoint(checkpoint):
+                self.storage.end_checkpoint(checkpoint)
+                self.actor.handle(Answered(0))
 
 
 def test_one_begins_after_the_interval_if_anything_was_written() -> None:

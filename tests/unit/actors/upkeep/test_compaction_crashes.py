@@ -30,6 +30,12 @@ SMALL_LOG = 400
 SUBSET_BITS = 7
 
 
+@pytest.fixture(autouse=True)
+def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let disks be alike on which the same was done: some tests try what follows once."""
+    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
+
+
 class Subset(Random):
     """What a loss of power leaves of the changes that were not synced: those with a bit set."""
 
@@ -314,6 +320,7 @@ def forget_half_deleted(life: _Life) -> None:
 
 def test_a_damaged_note_costs_no_entry_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     base = small_disk()
+    tried: set[Hashable] = set()  # files after the start: what follows is the same on all alike
     for step in range(1, 60):
         disk, has_crashed = compacted_until(base, step, SMALL_LOG)
         if not has_crashed:
@@ -331,6 +338,10 @@ def test_a_damaged_note_costs_no_entry_and_is_told(caplog: pytest.LogCaptureFixt
             assert "damaged" in caplog.text
             check_clean(other)
             check_small(storage)
+            files = tuple((path, other.content(path)) for path in other.paths())
+            if files in tried:
+                continue
+            tried.add(files)
             add(storage, 4, 1, count=4)
             checkpoint(storage)
             Compactor(storage).major()

@@ -9,7 +9,7 @@ from tests.support.garbage_collector import ENTRY_COUNT, PAYLOAD_SIZE, Box, Garb
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import SimulatedCrash
 from tests.support.storage_actor import add, batch, read
-from zbk.actors.messages import Answered, AskCheckpoint, AskStorage, CheckpointEnded
+from zbk.actors.messages import Answered, AskCheckpoint, AskStorage, CheckpointEnded, EndCheckpoint
 from zbk.actors.serve.read import RESOLVE_COUNT_MAX
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.gc import GcAsked, GcDue
@@ -243,7 +243,7 @@ class _Storage:
     def __init__(self) -> None:
         self.steps: list[Any] = []
 
-    def tell(self, message: AskStorage) -> None:
+    def tell(self, message: AskStorage | EndCheckpoint) -> None:
         self.steps.append(message)
 
 
