@@ -43,6 +43,7 @@
             * ``SecurityMismatchError``  one side encrypts and the other does not
             * ``KeyRefusedError``        the bookie knows no principal with the client's key
         * ``NotEnoughBookiesError``
+        * ``OldBookiesError``                    upgrade the bookies that the error names
         * ``RequestTimeoutError``
         * ``BusyError``                  a named limit was reached
         * ``BookieReadOnlyError``
@@ -505,6 +506,19 @@ class NotEnoughBookiesError(UnavailableError, code=303):
     needed_count: int
     available_count: int
     reason: str
+
+
+class OldBookiesError(UnavailableError, code=325, outcome="failed"):
+    """Bookies of an older zbk do not know ledgers of this kind, and there are too few others."""
+
+    text = (
+        "need {needed_count} bookies that know {needs}, have {able_count}: upgrade {bookie_ids}, "
+        "which `zbk bookie ls` shows with their versions, or create a ledger of another type"
+    )
+    needed_count: int
+    able_count: int
+    needs: str
+    bookie_ids: str
 
 
 class RequestTimeoutError(UnavailableError, code=304):

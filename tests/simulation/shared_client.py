@@ -254,11 +254,21 @@ class _Placer:
     def note_failed(self, bookie_ids: Collection[str]) -> None:
         """Remember nothing: any bookie may be chosen again."""
 
+    def lacking(self, needs: Collection[str]) -> str:
+        """Return the names of bookies that lack features: none."""
+        del needs
+        return ""
+
     def replacements(
-        self, ensemble: Sequence[str], failed_slots: Collection[int], *, may_avoided: bool = True
+        self,
+        ensemble: Sequence[str],
+        failed_slots: Collection[int],
+        *,
+        may_avoided: bool = True,
+        needs: Collection[str] = (),
     ) -> dict[int, str]:
         """Return a new bookie for each failed slot, as many as there are."""
-        del may_avoided
+        del may_avoided, needs  # all bookies know all ledgers
         return self._world.replacements(list(ensemble), tuple(failed_slots))
 
 

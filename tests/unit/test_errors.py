@@ -92,6 +92,7 @@ def test_codes_never_change() -> None:
         "BookieInUseError": 309,
         "TooManyOpenFilesError": 321,
         "SecurityMismatchError": 322,
+        "OldBookiesError": 325,
         "KeyRefusedError": 323,
         "MetadataConflictError": 400,
         "BadVersionError": 401,

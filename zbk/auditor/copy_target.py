@@ -33,7 +33,9 @@ class PlacementTarget:
 
     def choose(self, wanted: ChooseTarget) -> TargetChosen:
         """Return the choice of the policy."""
-        found = self._placer.replacements(wanted.ensemble, [wanted.slot], exclude=wanted.exclude)
+        found = self._placer.replacements(
+            wanted.ensemble, [wanted.slot], exclude=wanted.exclude, needs=wanted.needs
+        )
         return TargetChosen(found.get(wanted.slot))
 
 
@@ -48,5 +50,8 @@ class OneTarget:
     def choose(self, wanted: ChooseTarget) -> TargetChosen:
         """Return the one bookie, if it can take the slot."""
         return only_target(
-            wanted, self._bookie_id, self._placer.is_writable, is_local=self._is_local
+            wanted,
+            self._bookie_id,
+            lambda bookie_id: self._placer.is_writable(bookie_id, wanted.needs),
+            is_local=self._is_local,
         )

@@ -123,6 +123,7 @@ class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
     public_key: str | msgspec.UnsetType = msgspec.UNSET  # ``address`` is encrypted, unless
     secure_address: str | msgspec.UnsetType = msgspec.UNSET  # this one is, beside a plain one
     is_insecure: bool | msgspec.UnsetType = msgspec.UNSET  # no key, and open to other machines
+    features: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # an older zbk has none
     format_version: int = VALUE_FORMAT_VERSION
 
     @property

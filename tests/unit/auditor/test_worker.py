@@ -64,9 +64,9 @@ class OnePlace:
     """There is one bookie that may take a place."""
 
     def replacements(
-        self, ensemble: tuple[str, ...], slots: list[int], *, exclude: object
+        self, ensemble: tuple[str, ...], slots: list[int], *, exclude: object, needs: object
     ) -> dict[int, str]:
-        del ensemble, exclude
+        del ensemble, exclude, needs
         return dict.fromkeys(slots, "d")
 
     def note_failed(self, bookie_ids: list[str]) -> None:

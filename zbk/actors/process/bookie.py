@@ -54,6 +54,7 @@ from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.registration import Registration, RegistrationState
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
+from zbk.protocol.ledger.features import FEATURES
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.identity import lock_directory
 from zbk.system.boot import boot_id
@@ -180,8 +181,7 @@ class Bookie:
         cookie = check_identity(self._files, store, config)
         note = service_note(self._files, config)
         for path in in_service(self._files, config):
-            lock = lock_directory(self._files, path)
-            self._closing.append(lock.close)
+            self._closing.append(lock_directory(self._files, path).close)
         gate = self._gate = SpaceGate(cookie.bookie_id)
         registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
         trail = key.open_trail(cookie.bookie_id, self._closing.append)
@@ -201,6 +201,7 @@ class Bookie:
             version=__version__,
             rack=config.rack,
             http=self._http or msgspec.UNSET,
+            features=FEATURES,
         )
         registration = key.described(registration, actors.front)
         self._registered = registry.register(registration, self._on_registration)

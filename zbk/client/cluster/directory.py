@@ -43,7 +43,8 @@ class BookieDirectory:
     def candidates(self) -> list[Candidate]:
         """Return the bookies that accept new entries, with their racks, by id."""
         with self._changed:
-            return [Candidate(b, self._available[b].rack) for b in sorted(self._available)]
+            found = [self._available[bookie_id] for bookie_id in sorted(self._available)]
+        return [Candidate(one.bookie_id, one.rack, frozenset(one.features or ())) for one in found]
 
     def when_writable_change(self, callback: Callable[[], None]) -> None:
         """Call back whenever the set of bookies that accept new entries has changed.

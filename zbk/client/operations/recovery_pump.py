@@ -22,6 +22,7 @@ from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.changes import close_by_recovery
+from zbk.protocol.ledger.features import needs_of
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.recovery.events import (
     ChooseReplacements,
@@ -58,9 +59,14 @@ class ReplacementChooser(Protocol):
         ...
 
     def replacements(
-        self, ensemble: Sequence[str], failed_slots: Collection[int], *, exclude: Collection[str]
+        self,
+        ensemble: Sequence[str],
+        failed_slots: Collection[int],
+        *,
+        exclude: Collection[str],
+        needs: Collection[str],
     ) -> dict[int, str]:
-        """Return a new bookie for each failed slot, as far as there are any."""
+        """Return a new bookie, with these features, for each failed slot, if there are any."""
         ...
 
 
@@ -130,7 +136,10 @@ class RecoveryPump:
                 placer = self._setup.placer
                 placer.note_failed(effect.exclude)
                 chosen = placer.replacements(
-                    effect.ensemble, effect.failed_slots, exclude=effect.exclude
+                    effect.ensemble,
+                    effect.failed_slots,
+                    exclude=effect.exclude,
+                    needs=needs_of(self._metadata),
                 )
                 self._events.append(ReplacementsChosen(chosen))
             case CloseRecovered():

@@ -21,8 +21,10 @@ from zbk.durability.level import level_of
 from zbk.errors import ArgumentTypeError, ArgumentValueError, InvalidOptionError, ZbkError
 from zbk.metadata.records.ledgers import CREATE_COUNT_MAX, LedgerStore
 from zbk.protocol.entry.digest import ledger_key, password_digest
-from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
 from zbk.protocol.ledger.access import Grants
+from zbk.protocol.ledger.features import needs_of_kind
+from zbk.protocol.ledger.formats import PLAIN_FORMAT_VERSION, format_of
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.sync_policy import SyncEvery
@@ -117,6 +119,7 @@ class LedgerCreator:
 
         Raises:
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
+            OldBookiesError: they are, but some do not know ledgers of this kind.
             NoSuchNamespaceError, NamespaceDeniedError, PrincipalRequiredError: as ``OwnAccess``.
         """
         return self._create_some(plan, 1, has_writer=has_writer, bookies=bookies)[0]
@@ -147,9 +150,19 @@ class LedgerCreator:
         created_ms = wall_ms()
         access = self._own.new_access(plan.namespace, plan.grants)
 
+        has_sync_cursor = level_of(plan.ledger_type).has_sync_cursor
+        needs = needs_of_kind(
+            plan.ledger_type,
+            format_of(
+                PLAIN_FORMAT_VERSION,
+                NO_ENTRY if has_sync_cursor else msgspec.UNSET,
+                msgspec.UNSET if access is None else access,
+            ),
+        )
+
         def make(ledger_id: int) -> LedgerMetadata:
             size = plan.quorum.ensemble_size
-            ensemble = bookies or self._placer.new_ensemble(size, self._wait_ms / 1000)
+            ensemble = bookies or self._placer.new_ensemble(size, self._wait_ms / 1000, needs)
             metadata = LedgerMetadata(
                 ledger_id=ledger_id,
                 ensemble_size=plan.quorum.ensemble_size,
@@ -167,7 +180,6 @@ class LedgerCreator:
             )
             if access is not None:
                 metadata = metadata.owned(access)
-            has_sync_cursor = level_of(plan.ledger_type).has_sync_cursor
             return metadata.recording_reported_lac() if has_sync_cursor else metadata
 
         return [metadata for metadata, _version in self._ledgers.create_many(make, count)]

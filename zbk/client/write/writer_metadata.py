@@ -18,6 +18,7 @@ from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
+from zbk.protocol.ledger.features import needs_of
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.catch_up import CatchUp, SendCatchUp
 from zbk.protocol.write.events import (
@@ -165,7 +166,10 @@ class WriterMetadata:
             self._replaced,
         )
         if not replaced:
-            error = NotEnoughBookiesError(len(change.failed), 0, "no bookie is left to replace one")
+            reason = "no bookie is left to replace one"
+            if old := self._placer.lacking(needs_of(self._current)):
+                reason += f"; {old} must be upgraded to hold ledgers of this kind"
+            error = NotEnoughBookiesError(len(change.failed), 0, reason)
             tell(EnsembleSettled(EnsembleChangeFailed(change_id, error)))
             return
 
@@ -193,7 +197,10 @@ class WriterMetadata:
     def _decide(self, change: ChangeEnsemble, ensemble: Sequence[str]) -> None:
         self._placer.note_failed(change.failed.values())
         found = self._placer.replacements(
-            ensemble, change.failed.keys(), may_avoided=change.is_urgent
+            ensemble,
+            change.failed.keys(),
+            may_avoided=change.is_urgent,
+            needs=needs_of(self._current),
         )
         self._decided_id = change.change_id
         self._replaced = {slot: (change.failed[slot], new) for slot, new in found.items()}

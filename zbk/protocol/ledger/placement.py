@@ -34,6 +34,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     bookie_id: str
     rack: str = ""
+    features: frozenset[str] = frozenset()  # ``zbk.protocol.ledger.features``
 
 
 class PlacementPolicy(Protocol):

@@ -89,7 +89,7 @@ class ForcedMove(Procedure[RepairEffect, ForcedMoveResult]):
         return ""
 
     def _remove_from(self, view: LedgerView, one: FragmentSlot) -> Steps[RepairEffect, str]:
-        wanted = ChooseTarget(view.fragment(one).bookies, one.slot, self._aim.to_leave)
+        wanted = ChooseTarget(view.fragment(one).bookies, one.slot, self._aim.to_leave, view.needs)
         chosen: TargetChosen = yield wanted
         if chosen.bookie_id is None:
             what = f"to take the place of {one.bookie_id} in ledger {self._aim.ledger_id}"

@@ -344,7 +344,8 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         self, one: FragmentSlot, fragment: Fragment, exclude: frozenset[str]
     ) -> Steps[RepairEffect, str | None]:
         """Return a bookie for a slot; ``None``: there is none, and the slot is given up."""
-        chosen: TargetChosen = yield ChooseTarget(fragment.bookies, one.slot, exclude)
+        wanted = ChooseTarget(fragment.bookies, one.slot, exclude, self._view.needs)
+        chosen: TargetChosen = yield wanted
         if chosen.is_skipped:
             self._notes.skip(one)
             return None

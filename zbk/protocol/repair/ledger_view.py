@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from zbk.protocol.entry.spans import Span
+from zbk.protocol.ledger.features import needs_of
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries, ends_of, without_source
 from zbk.protocol.repair.repair_effects import RepairAim
@@ -32,6 +33,11 @@ class LedgerView(msgspec.Struct, frozen=True):
     def open_fragment(self) -> Fragment | None:
         """The fragment that may still grow, if there is one."""
         return None if self.metadata.is_closed else self.metadata.last_fragment
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The features that a bookie needs to hold the ledger."""
+        return needs_of(self.metadata)
 
     @property
     def away(self) -> frozenset[str]:

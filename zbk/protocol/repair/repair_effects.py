@@ -16,6 +16,7 @@ import msgspec
 
 from zbk.errors import ZbkError
 from zbk.protocol.entry.spans import SHOWN_COUNT
+from zbk.protocol.ledger.features import NO_NEEDS
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries
 from zbk.protocol.repair.holdings import AskHoldings
@@ -131,6 +132,7 @@ class ChooseTarget(msgspec.Struct, frozen=True):
     ensemble: tuple[str, ...]
     slot: int
     exclude: frozenset[str]
+    needs: frozenset[str] = NO_NEEDS  # features that it must have
 
 
 class TargetChosen(msgspec.Struct, frozen=True):

@@ -85,8 +85,14 @@ class Cluster(Requests):
         self.failed += bookie_ids
 
     def replacements(
-        self, ensemble: Sequence[str], failed_slots: Collection[int], *, exclude: Collection[str]
+        self,
+        ensemble: Sequence[str],
+        failed_slots: Collection[int],
+        *,
+        exclude: Collection[str],
+        needs: Collection[str],
     ) -> dict[int, str]:
+        del needs
         free = [b for b in self.spare if b not in {*ensemble, *exclude}]
         return dict(zip(failed_slots, free, strict=False))
 

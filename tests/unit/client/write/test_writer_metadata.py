@@ -68,9 +68,18 @@ class Spares:
     def note_failed(self, bookie_ids: list[str]) -> None:
         self.failed += bookie_ids
 
+    def lacking(self, needs: frozenset[str]) -> str:
+        return "old" if needs else ""
+
     def replacements(
-        self, ensemble: tuple[str, ...], failed_slots: list[int], *, may_avoided: bool
+        self,
+        ensemble: tuple[str, ...],
+        failed_slots: list[int],
+        *,
+        may_avoided: bool,
+        needs: frozenset[str],
     ) -> dict[int, str]:
+        self.needs = needs
         self.urgent.append(may_avoided)
         found = dict(zip(sorted(failed_slots), self.spares, strict=False))
         self.spares = self.spares[len(found) :]

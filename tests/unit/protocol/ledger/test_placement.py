@@ -19,7 +19,8 @@ POLICIES = pytest.mark.parametrize("policy", [RANDOM, RACKS], ids=["random", "ra
 
 def bookies(text: str) -> list[Candidate]:
     """Return candidates out of ``"a b:rack1"``."""
-    return [Candidate(*word.split(":")) for word in text.split()]
+    parts = (word.partition(":") for word in text.split())
+    return [Candidate(bookie_id, rack) for bookie_id, _, rack in parts]
 
 
 @POLICIES
