@@ -61,16 +61,23 @@ def test_what_a_persistent_ledger_acknowledged_outlives_the_power(
         assert [bytes(e.payload) for e in reader.read(0, COUNT - 1)] == payloads(0, COUNT - 1)
 
 
-@pytest.mark.parametrize("ledger_type", ["VD_JOURNAL", "VD_BYPASS_JOURNAL"])
+@pytest.mark.parametrize(
+    ("ledger_type", "count"),
+    [
+        ("VD_JOURNAL", 100),
+        ("VD_BYPASS_JOURNAL", 100),  # in the shared entry log
+        ("VD_BYPASS_JOURNAL", 1_500),  # in its own
+    ],
+)
 def test_what_a_volatile_ledger_synced_outlives_the_power_and_nothing_else_is_promised(
-    client: zbk.Client, cluster: ChaosCluster, ledger_type: str
+    client: zbk.Client, cluster: ChaosCluster, ledger_type: str, count: int
 ) -> None:
     """B24: bookies lost what they had acknowledged, and sync() knows it."""
     ledger = client.create_ledger(ledger_type=zbk.LedgerType(ledger_type))
-    ledger.append_many(payloads(0, 99)).result(20)
+    ledger.append_many(payloads(0, count - 1)).result(20)
     synced = ledger.sync()
-    assert synced == 99
-    ledger.append_many(payloads(100, COUNT - 1)).result(20)
+    assert synced == count - 1
+    ledger.append_many(payloads(count, COUNT - 1)).result(20)
     lose_power(cluster)
 
     try:
