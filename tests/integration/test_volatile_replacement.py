@@ -1,5 +1,7 @@
 """Bookies die under VD writers, with entries that are acknowledged and not durable: spares join."""
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -10,6 +12,7 @@ import pytest
 import zbk
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
+from zbk.system.clock import monotonic_s
 
 ENTRY = b"%08d" + b"." * 1_016
 BATCH = 100
@@ -146,3 +149,33 @@ def test_a_sync_of_another_client_holds_the_next_fragment_above_it(
     fragments = client.get_ledger_metadata(ledger.ledger_id).fragments
     assert fragments[1].first_entry_id == 100
     assert ledger.close() == 299
+
+
+def is_over(until_s: float) -> bool:
+    return monotonic_s() > until_s
+
+
+def test_spares_that_answer_nothing_do_not_hold_a_writer_for_long(cluster: LocalCluster) -> None:
+    """They are stopped: their sockets accept connections. Acks wait a second, not a time-out."""
+    timeout_ms = 60_000
+    with zbk.connect(cluster.metadata_uri, request_timeout_ms=timeout_ms) as client:
+        wait_until(lambda: len(client.list_bookies()) == 5)
+        ledger = client.create_ledger(ledger_type="VD_JOURNAL")
+        ledger.append_many([ENTRY % n for n in range(BATCH)]).result(30)
+        members = ensemble(client, ledger)
+        spares = [n for n, one in enumerate(cluster.bookies) if one.bookie_id not in members]
+        for number in spares:
+            os.kill(cluster._children[number].pid, signal.SIGSTOP)
+        try:
+            kill(cluster, members[0])
+            begun_s = monotonic_s()
+            for n in range(10):
+                ledger.append_many([ENTRY % n for n in range(BATCH)]).result(30)
+                wait_until(partial(is_over, begun_s + n / 2))
+            assert monotonic_s() - begun_s < timeout_ms / 1_000 / 3
+            assert set(ensemble(client, ledger)) == set(members)
+        finally:
+            for number in spares:
+                os.kill(cluster._children[number].pid, signal.SIGCONT)
+        wait_until(partial(has_left, client, ledger, members[:1]), what="a spare that answers")
+        assert ledger.close(timeout=60) == 11 * BATCH - 1

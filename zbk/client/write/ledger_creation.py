@@ -158,6 +158,7 @@ class LedgerCreator:
                 NO_ENTRY if has_sync_cursor else msgspec.UNSET,
                 msgspec.UNSET if access is None else access,
             ),
+            is_striped=plan.quorum.is_striped,
         )
 
         def make(ledger_id: int) -> LedgerMetadata:

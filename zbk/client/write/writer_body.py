@@ -151,7 +151,7 @@ class WriterBody:
         """Return when ``tick`` is due if no event comes before; ``None``: never."""
         if self.is_ended:
             return None
-        if self._core.is_watching or self._refusing:
+        if self._core.is_watching or self._refusing or self._setup.metadata.is_catching_up:
             return now_ms + TICK_MS
         return self._core.next_tick_ms
 
@@ -181,6 +181,7 @@ class WriterBody:
     def tick(self, now_ms: int) -> None:
         """Handle the passing of time."""
         self._ask_again(now_ms)
+        self._setup.metadata.tick(now_ms)
         self._handle(core.Tick(), now_ms)
 
     @property

@@ -140,6 +140,17 @@ class WriterMetadata:
             catch_up.added(answer.slot, answer.outcome)
         self._write_if_caught_up()
 
+    @property
+    def is_catching_up(self) -> bool:
+        """True while new bookies receive what they need to join."""
+        return self._catch_up is not None
+
+    def tick(self, now_ms: int) -> None:
+        """Handle the passing of time: a new bookie may be silent for too long."""
+        if self._catch_up is not None:
+            self._catch_up.tick(now_ms)
+            self._write_if_caught_up()
+
     def _write_if_caught_up(self) -> None:
         catch_up, changing = self._catch_up, self._changing
         if catch_up is None or changing is None or not catch_up.is_over:

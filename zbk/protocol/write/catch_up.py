@@ -8,8 +8,13 @@ recovery could find enough bookies that deny it. So each new bookie catches up f
     caught up      it took all of them, and its ``LastAddSynced`` covers the last one
     failed         a request failed, or the sync shows less, for example because it has restarted
 
-A slot whose new bookie failed stays as it is; without any other the change is declined. The path is
-held meanwhile (``WritePath.hold``), so nothing beyond these batches is acknowledged.
+    silent         it has answered nothing for ``SILENCE_MS``: it failed, long before its requests
+                   time out
+
+A slot whose new bookie failed stays as it is; without any other the change is declined, and the
+next one asks for another bookie. The path is held meanwhile (``WritePath.hold``), so nothing beyond
+these batches is acknowledged, and a bookie that only accepts connections must not hold it for long.
+A bookie that has answered once has the time of a request for the rest: its fsync may take long.
 
 Decision: the entries are synced, not only written. A new bookie that lost its power after it took
 them, and that looked at the metadata before these name it, would leave limbo without them, and the
@@ -17,12 +22,16 @@ writer could be gone before it heard of the restart.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.write.events import ChangeEnsemble
+
+SILENCE_MS: Final = 1_000
+"""The time in which a new bookie has to answer the first batch."""
 
 
 class SendCatchUp(msgspec.Struct, frozen=True):
@@ -49,6 +58,8 @@ class CatchUp:
             if change.unsynced.get(slot)
         ]
         self._awaited = {send.slot: len(send.batches) + 1 for send in self.sends}
+        self._silent = set(self._awaited)  # slots whose new bookie has not answered yet
+        self._silent_until_ms: int | None = None  # None: no time has passed
         self._last_ids = {send.slot: send.batches[-1].last_entry_id for send in self.sends}
 
     @property
@@ -60,6 +71,16 @@ class CatchUp:
     def caught_up(self) -> Mapping[int, tuple[str, str]]:
         """The failed bookies and the new ones, by slot, without those that failed."""
         return self._replaced
+
+    def tick(self, now_ms: int) -> None:
+        """Give up the new bookies that have been silent for too long. The first tick begins it."""
+        if self._silent_until_ms is None:
+            self._silent_until_ms = now_ms + SILENCE_MS
+        elif now_ms >= self._silent_until_ms:
+            for slot in sorted(self._silent & self._awaited.keys()):
+                bookie_id = self._replaced[slot][1]
+                reason = f"it has answered nothing for {SILENCE_MS / 1000:g} s"
+                self._failed(slot, BookieUnavailableError(bookie_id, reason))
 
     def added(self, slot: int, error: ZbkError | None) -> None:
         """Record the answer to one of the batches."""
@@ -84,6 +105,7 @@ class CatchUp:
     def _count_answer(self, slot: int) -> None:
         if slot not in self._awaited:
             return
+        self._silent.discard(slot)
         self._awaited[slot] -= 1
         if not self._awaited[slot]:
             del self._awaited[slot]

@@ -109,3 +109,7 @@ def test_needs_follow_from_type_and_format(
 ) -> None:
     assert needs_of_kind(ledger_type, format_version) == needs
     assert needs.issubset(FEATURES)
+    is_volatile = ledger_type.is_volatile
+    striped = needs_of_kind(ledger_type, format_version, is_striped=True)
+    assert striped == needs | ({"vd-striped"} if is_volatile else set())
+    assert striped.issubset(FEATURES)

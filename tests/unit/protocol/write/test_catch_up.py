@@ -6,7 +6,7 @@ import pytest
 
 from zbk.errors import BookieUnavailableError, BusyError
 from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.protocol.write.catch_up import CatchUp, SendCatchUp
+from zbk.protocol.write.catch_up import SILENCE_MS, CatchUp, SendCatchUp
 from zbk.protocol.write.events import ChangeEnsemble
 
 FIRST = EntryBatch(7, range(5, 8), array("I", [1, 1, 1]), b"abc", 0)
@@ -88,3 +88,24 @@ def test_a_sync_that_is_answered_before_an_add_is_not_the_end() -> None:
     found.added(1, None)
 
     assert found.is_over
+
+
+def test_a_bookie_that_answers_nothing_is_given_up_soon() -> None:
+    found = catch_up(FIRST, SECOND)
+    found.tick(10)
+    found.added(1, None)
+    found.tick(10 + SILENCE_MS - 1)
+    assert not found.failures
+
+    found.tick(10 + SILENCE_MS)
+
+    assert list(found.failures) == ["n2"]
+    assert "answered nothing for 1 s" in str(found.failures["n2"])
+    found.added(2, None)  # too late
+    found.synced(2, 9)
+    found.added(1, None)
+    found.tick(10 + 10 * SILENCE_MS)  # the fsync of the other one may take long
+    assert not found.is_over
+    found.synced(1, 9)
+    assert found.is_over
+    assert found.caught_up == {1: REPLACED[1]}
