@@ -16,6 +16,7 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
+from tests.simulation.bookie_access import BookieAccess, but_guests
 from tests.simulation.bookie_journal import BookieJournal
 from tests.simulation.bookie_parts import Parts, PollTicker, Tell, never_stops
 from tests.simulation.collector import BookieCollector, UpkeepPlan
@@ -137,6 +138,10 @@ class SimulatedBookie:
         lookups = Session(metadata, f"{bookie_id}.lookups", is_faulty=True)
         lookups.may_lack_nodes = True
         self._lookup = LedgerLookup(lookups.ledgers())
+        rights = network.rights
+        self._access = None if rights is None else BookieAccess(self, rights, lookups)
+        if self._access is not None:
+            metadata.watchers.append(self._access.metadata_changed)
         self.history = metadata.history
         self._parts = parts
         self._segment_size = SEGMENT_HEADER_SIZE + kernel.tape.pick((8192, 2048, 1024))
@@ -387,6 +392,7 @@ class SimulatedBookie:
                 ticker=PollTicker(self),
                 status=lambda request: Pong(request_id=request.request_id),
                 now_ms=self.node.now_ms,
+                access=None if self._access is None else self._access.begin(),
             ),
             ServeLimits(ENTRY_SIZE_MAX, read_size_max=1 << 20),
             incarnation=self.incarnation,
@@ -523,18 +529,33 @@ class SimulatedBookie:
         for outbound in answers:
             self._in_flight[outbound.inbound.peer] -= outbound.inbound.size
             self.oracle.answered(outbound)
+            if self._access is not None:
+                self._access.answered(outbound)
             self._network.answer(self.node, outbound.inbound, outbound.answer, outbound.frames)
 
     # ------------------------------------------------------------------ actors
 
     def _turn(self) -> None:
         batch, self._inbox = self._inbox, []
-        self.oracle.received(batch)
+        self.oracle.received(but_guests(batch))
+        if self._access is not None:
+            self._access.received(batch)
         self.tell_storage_actor(Requests(batch))
 
     def tell_storage_actor(self, message: StorageMessage) -> None:
         """Have the storage actor handle a message."""
         self._storage_actor.handle(message)
+
+    def hear_of_keys(self) -> None:
+        """Learn of a change of principals, some time later."""
+        if self._access is not None:
+            self._access.hear_of_keys()
+
+    @property
+    def waiting(self) -> list[Inbound]:
+        """The requests that wait for a look-up."""
+        waiting = self._storage_actor._gate._room._waiting.values()
+        return [one for requests in waiting for one, _size in requests if one is not None]
 
     def _look_up(self, question: LookUp) -> None:
         def find() -> LookedUp:

@@ -67,10 +67,11 @@ class BundlingLink(Link):
     def _decoded(self, frames: Sequence[Any], peer: bytes) -> list[Inbound]:
         """Return the requests in a message, at times a truncated one, as the bookie decodes it."""
         whole = [bytes(frame) for frame in frames]
-        header = codec.decode_request(whole[0])
+        header, life = codec.decode_request(whole[0]), self.network.identify(self.client)
         if not isinstance(header, Bundle):
             own = tuple(whole[1:])
-            return [Inbound(peer, header, own, REQUEST_SIZE + sum(map(len, own)))]
+            size = REQUEST_SIZE + sum(map(len, own))
+            return [Inbound(peer, header, own, size, life=life)]
         if self.network.kernel.tape.chance(self.network.faults.drop_share):
             whole[-1] = whole[-1][:-1] or b"?"
         try:
@@ -79,7 +80,8 @@ class BundlingLink(Link):
             self._world.sometimes["bundle: truncated, and refused as a whole"] += 1
             return []
         return [
-            Inbound(peer, request, own, REQUEST_SIZE + sum(map(len, own))) for request, own in parts
+            Inbound(peer, request, own, REQUEST_SIZE + sum(map(len, own)), life=life)
+            for request, own in parts
         ]
 
     # ------------------------------------------------------------------ answers

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from tests.simulation import access_defects as access
 from tests.simulation import bypass_defects as bypass
 from tests.simulation import collection_defects as collection
 from tests.simulation import copy_defects as copies
@@ -37,7 +38,8 @@ from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
 from zbk.actors.identity import losses
 from zbk.actors.identity.history import BookieHistory
 from zbk.actors.identity.losses import Losses
-from zbk.actors.serve import new_ledger_gate
+from zbk.actors.serve import access_gate, new_ledger_gate
+from zbk.actors.serve.access_gate import AccessGate
 from zbk.actors.serve.add_requests import AddRequests
 from zbk.actors.serve.journal import JournalActor
 from zbk.actors.serve.log_sync import LogSyncActor
@@ -45,6 +47,7 @@ from zbk.actors.serve.log_syncs import LogSyncs
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.read import ReadActor
 from zbk.actors.serve.read_requests import ReadRequests
+from zbk.actors.serve.storage import StorageActor
 from zbk.actors.serve.turn import Turn
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.actors.upkeep.gc_questions import GcQuestions
@@ -81,6 +84,7 @@ from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
 from zbk.protocol.write.write_window import WriteWindow
 from zbk.protocol.write.writer import WriterCore
+from zbk.security.access_table import AccessTable
 from zbk.storage import ledger_directory
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
@@ -409,6 +413,37 @@ def _password_defects() -> Iterator[Defect]:
     )  # fmt: skip
 
 
+def _access_defects() -> Iterator[Defect]:
+    yield Defect(
+        "A1", "who may read a ledger may fence it", 40,
+        [(access_gate, "LEDGER_NEEDS", access.FENCE_BY_READERS)],
+    )  # fmt: skip
+    yield Defect(
+        "A2", "who may read a ledger may write entries back", 60,
+        [(access_gate, "LEDGER_NEEDS", access.ADD_BY_READERS)],
+    )  # fmt: skip
+    yield Defect(
+        "A3", "a bookie does not hear of a removed key", 400,
+        [(AccessTable, "set_keys", access.ignores_keys)],
+    )  # fmt: skip
+    yield Defect(
+        "A4", "grants that were taken away stay known", 400,
+        [(AccessTable, "changed", access.forgets_no_access)],
+    )  # fmt: skip
+    yield Defect(
+        "A5", "a look-up that a change of grants overtook is believed", 3_000,
+        [(AccessTable, "is_answer_stale", lambda _self: False)],
+    )  # fmt: skip
+    yield Defect(
+        "A6", "a request that waited for a look-up goes on without the right", 400,
+        [(StorageActor, "_on_looked_up", access.admits_what_waited)],
+    )  # fmt: skip
+    yield Defect(
+        "A7", "a connection that was admitted once needs no right any more", 400,
+        [(AccessGate, "admits", access.admits_known_connections)],
+    )  # fmt: skip
+
+
 def _volatile_defects() -> Iterator[Defect]:
     yield Defect(
         "V1", "a close drops acknowledged entries that are not durable", 60,
@@ -646,5 +681,7 @@ def _shared_client_defects() -> Iterator[Defect]:
     )  # fmt: skip
 
 
-DEFECTS: Final[dict[str, Defect]] = {defect.code: defect for defect in _defects()}
+DEFECTS: Final[dict[str, Defect]] = {
+    defect.code: defect for defect in (*_defects(), *_access_defects())
+}
 """All of them, by code."""

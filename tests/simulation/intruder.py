@@ -38,6 +38,16 @@ class SimulatedIntruder:
         self.is_over = False
         self._act()
 
+    def _key_of(self, ledger_id: int) -> bytes:
+        return wrong_key_of(ledger_id)
+
+    def _password_of(self, _ledger_id: int) -> bytes:
+        return WRONG_PASSWORD
+
+    def _victims(self) -> list[int]:
+        """Return the ledgers that it asks about."""
+        return sorted(self._world.metadata.current)
+
     def crash(self) -> None:
         """End the process."""
         self.node.die()
@@ -49,9 +59,9 @@ class SimulatedIntruder:
         if world.is_ending:
             self.is_over = True
             return
-        current = world.metadata.current
-        if current:
-            metadata = current[tape.pick(sorted(current))]
+        victims = self._victims()
+        if victims:
+            metadata = world.current(tape.pick(victims))
             request, frames = tape.pick(self._kinds)(metadata)
             bookie_id = tape.pick(metadata.last_fragment.bookies)
             self._pool.request(bookie_id, request, frames, None, self._on_reply)
@@ -66,7 +76,7 @@ class SimulatedIntruder:
         request = ReadLac(
             request_id=0,
             ledger_id=metadata.ledger_id,
-            ledger_key=wrong_key_of(metadata.ledger_id),
+            ledger_key=self._key_of(metadata.ledger_id),
             ledger_type=metadata.ledger_type,
             is_fencing=True,
         )
@@ -76,7 +86,7 @@ class SimulatedIntruder:
         request = Read(
             request_id=0,
             ledger_id=metadata.ledger_id,
-            ledger_key=wrong_key_of(metadata.ledger_id),
+            ledger_key=self._key_of(metadata.ledger_id),
             ledger_type=metadata.ledger_type,
             first_entry_id=0,
             last_entry_id=0,
@@ -89,7 +99,7 @@ class SimulatedIntruder:
         request = WriteLac(
             request_id=0,
             ledger_id=metadata.ledger_id,
-            ledger_key=wrong_key_of(metadata.ledger_id),
+            ledger_key=self._key_of(metadata.ledger_id),
             ledger_type=metadata.ledger_type,
             lac=LAC,
         )
@@ -99,7 +109,7 @@ class SimulatedIntruder:
         request = Sync(
             request_id=0,
             ledger_id=metadata.ledger_id,
-            ledger_key=wrong_key_of(metadata.ledger_id),
+            ledger_key=self._key_of(metadata.ledger_id),
             lac=LAC,
         )
         return request, ()
@@ -107,7 +117,7 @@ class SimulatedIntruder:
     def _add(self, metadata: LedgerMetadata) -> Wrong:
         ledger_id, tape = metadata.ledger_id, self._world.tape
         entry_id = tape.draw(16)
-        digest = digest_function(metadata.digest_type, WRONG_PASSWORD, ledger_id)
+        digest = digest_function(metadata.digest_type, self._password_of(ledger_id), ledger_id)
         ids = range(entry_id, entry_id + 1)
         body, sizes = encode_entries(
             ledger_id, ids, LAC, 0, [b"forged"], metadata.digest_type, digest
@@ -116,7 +126,7 @@ class SimulatedIntruder:
         request = Add(
             request_id=0,
             ledger_id=ledger_id,
-            ledger_key=wrong_key_of(ledger_id),
+            ledger_key=self._key_of(ledger_id),
             ledger_type=metadata.ledger_type,
             first_entry_id=entry_id,
             count=1,

@@ -26,6 +26,7 @@ import msgspec
 
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Kernel, Node
+from tests.simulation.principals import Identified, Rights
 from zbk.errors import (
     BookieUnavailableError,
     HelloRequiredError,
@@ -91,9 +92,14 @@ class Network:
         self.is_checking_hello = True
         self.has_unique_ids = True  # false: with each life of a link they begin anew
         self.credit_size = SMALL_CREDIT_SIZE if faults.has_small_credit else 1 << 30
+        self.rights: Rights | None = None  # None: bookies enforce none
         self._cuts: dict[tuple[str, str], int] = {}
         self._links_by_peer: dict[bytes, tuple[Link, int]] = {}
         self._request_id = 0
+
+    def identify(self, client: Node) -> Identified | None:
+        """Return what the connections of a client prove."""
+        return None if self.rights is None else self.rights.identify(client.name)
 
     # ------------------------------------------------------------------ faults
 
@@ -282,7 +288,8 @@ class Link:
         self._outstanding[request_id] = outstanding
         self._in_flight_size += outstanding.size
         self.client.after(outstanding.timeout_ms * MS, self._time_out, request_id)
-        self._send_part(Inbound(self._peer, request, frames, outstanding.size))
+        life = self.network.identify(self.client)
+        self._send_part(Inbound(self._peer, request, frames, outstanding.size, life=life))
 
     def _send_part(self, inbound: Inbound) -> None:
         """Send a request in a message of its own."""

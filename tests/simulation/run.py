@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from tests.simulation.administrator import SimulatedAdministrator, SimulatedGuest
 from tests.simulation.autorecovery import Autorecovery
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.claimer import SimulatedClaimer
@@ -31,6 +32,7 @@ from tests.simulation.logs import SimulatedLogOwner
 from tests.simulation.nemesis import Client, Nemesis
 from tests.simulation.network import ClientPool
 from tests.simulation.outside_syncer import SimulatedOutsideSyncer
+from tests.simulation.principals import GUEST
 from tests.simulation.reader import ReaderBody, SimulatedReader
 from tests.simulation.recoverer import SimulatedRecoverer
 from tests.simulation.repair_plan import SHARE
@@ -50,6 +52,9 @@ CALM_US_MAX: Final = 120 * SECOND
 
 DATA_SET_SHARE: Final = 8
 """Of so many runs, one has a data set."""
+
+RIGHTS_SHARE: Final = 6
+"""Of so many runs, bookies enforce rights in one."""
 
 SHARED_CLIENT_SHARE: Final = 8
 """Of so many runs, one has a client with several ledgers."""
@@ -145,6 +150,8 @@ class Run:
         doomed_count = tape.pick((0, 0, 1, 2))
         if doomed_count:
             world.upkeep = UpkeepPlan.draw(tape)
+        if tape.aside(RIGHTS_SHARE, "rights") == 1:
+            world.use_rights()
         for number in range(largest + tape.draw(3) + world.has_autorecovery):
             world.add_bookie(f"host{number + 1}")
         self._loss_count_max = min(quorum.ack_size for quorum, _ in ledgers) - 1
@@ -191,6 +198,9 @@ class Run:
             self._clients.append(SimulatedClaimer(world, "claimer"))
         if tape.aside(6) == 1:
             self._clients.append(SimulatedIntruder(world, "intruder"))
+        if world.rights is not None:
+            self._clients.append(SimulatedAdministrator(world, "administrator"))
+            self._clients.append(SimulatedGuest(world, GUEST))
         if tape.aside(DATA_SET_SHARE) == 1:
             self._begin_data_set(ledgers[0][0])
         if tape.aside(SHARED_CLIENT_SHARE, "many ledgers") == 1:
@@ -231,6 +241,8 @@ class Run:
         if len(alive) < quorum.ensemble_size or attempt > 5:
             return
         make = world.new_ledger(quorum, ledger_type, alive, f"{name} {attempt}")
+        if world.rights is not None and client is None and not is_doomed:
+            make = world.rights.owned(make, name)
         begun = world.history.invoke(world.kernel.now_ms, name, "create")
 
         def done(outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:

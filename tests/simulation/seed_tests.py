@@ -9,6 +9,11 @@ DAY_SEED_COUNT: Final = 60
 _FIRST_DAY_SEED: Final = 10_000_000
 
 DANGEROUS_PLACES: Final = (
+    "access: a bookie hears of a change",
+    "access: a guest is refused",
+    "access: a recoverer is refused",
+    "access: a writer is refused",
+    "access: it hears while requests wait",
     "auditor: a term begins",
     "auditor: holdings are compared",
     "auditor: the brake is applied",

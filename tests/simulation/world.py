@@ -12,6 +12,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.metadata import MetadataServer, Session
 from tests.simulation.network import Network
 from tests.simulation.passwords import key_of, password_of
+from tests.simulation.principals import Rights
 from tests.simulation.tape import Tape
 from tests.support.checker import Violation
 from tests.support.history import History
@@ -85,6 +86,7 @@ class World:
         self.writer_limits = _writer_limits(tape)
         self.recovery_limits = _recovery_limits(tape)
         self.upkeep: UpkeepPlan | None = None  # what bookies do to their disks
+        self.rights: Rights | None = None  # None: bookies enforce none
         self._bookie_count = 0
         self._acked_us: dict[tuple[int, int], int] = {}  # of VD entries, and when
         self.parts.prepare(self)
@@ -146,6 +148,11 @@ class World:
             return metadata.recording_reported_lac() if has_sync_cursor else metadata
 
         return make
+
+    def use_rights(self) -> None:
+        """Have bookies enforce rights in this run."""
+        self.rights = self.network.rights = Rights()
+        self.metadata.watchers.append(self.rights.metadata_changed)
 
     def candidates(self) -> list[str]:
         """Return the bookies that are registered, shuffled; some may have died just now."""

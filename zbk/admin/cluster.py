@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from zbk.admin.jobs import Jobs
 from zbk.audit.record import AuditRecord
-from zbk.audit.trail import AuditTrail, open_trail
+from zbk.audit.trail import AuditCounts, AuditTrail, open_trail
 from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
 from zbk.config.running import RunningOptions
 from zbk.errors import UnavailableError
@@ -60,6 +60,8 @@ class Cluster:
         """That bookie itself."""
         self.security: Final = security
         """The key of this process, which its connections have."""
+        self.audit_counts: AuditCounts | None = None
+        """Those of the bookie of this process, which its metrics show."""
         self.jobs = Jobs()
         self._connect = connect or partial(_connect, security=security)
         self._open_connection = open_connection or partial(_open, security=security)
@@ -107,7 +109,7 @@ class Cluster:
             return
         with self._lock:
             if self._trail is None and not self._is_closed:
-                self._trail = open_trail(self.security, "admin API")
+                self._trail = open_trail(self.security, "admin API", self.audit_counts)
             trail = self._trail
         if trail is not None:
             trail.note(record)

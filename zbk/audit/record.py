@@ -2,7 +2,7 @@
 
     time         when, UTC
     process      which process wrote the line: bookie b-1234, zbk principal add
-    action       authenticate, create, fence, recovery, delete, principal, key, admin, audit
+    action       authenticate, create, fence, recovery, delete, grant, principal, key, admin, audit
     outcome      done, refused, failed
     principal    who, by the key of the connection; absent without a key
     key_id       the first ``KEY_ID_SIZE`` characters of the public key
@@ -25,7 +25,16 @@ TEXT_SIZE_MAX: Final = 256
 KEY_ID_SIZE: Final = 10
 
 Action: TypeAlias = Literal[
-    "authenticate", "create", "fence", "recovery", "delete", "principal", "key", "admin", "audit"
+    "authenticate",
+    "create",
+    "fence",
+    "recovery",
+    "delete",
+    "grant",
+    "principal",
+    "key",
+    "admin",
+    "audit",
 ]
 Outcome: TypeAlias = Literal["done", "refused", "failed"]
 

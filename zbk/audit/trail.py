@@ -9,6 +9,8 @@ synced one by one: a loss of power may take the last ones.
 Any thread may call ``note``. The thread exists only while there is an audit log.
 """
 
+import os
+import pwd
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -47,8 +49,8 @@ class AuditCounts(msgspec.Struct):
 class AuditTrail:
     """Writes audit records. ``close`` it at the end."""
 
-    def __init__(self, file: RotatedFile, process: str) -> None:
-        self.counts = AuditCounts()
+    def __init__(self, file: RotatedFile, process: str, counts: AuditCounts | None = None) -> None:
+        self.counts = AuditCounts() if counts is None else counts
         self._file = file
         self._process = process
         self._pace = AuditPace(monotonic_ms())
@@ -119,8 +121,12 @@ class AuditTrail:
             )
 
 
-def open_trail(config: SecurityConfig, process: str) -> AuditTrail | None:
+def open_trail(
+    config: SecurityConfig, process: str, counts: AuditCounts | None = None
+) -> AuditTrail | None:
     """Return the audit log that options name, of a process; ``None`` if they name none.
+
+    ``counts`` are those of another trail of this process, if it has one.
 
     Raises:
         InvalidOptionError: its file cannot be written, or others may read it.
@@ -133,7 +139,15 @@ def open_trail(config: SecurityConfig, process: str) -> AuditTrail | None:
     except OSError as error:
         reason = f"cannot be written: {error.strerror}"
         raise InvalidOptionError("audit_log", config.audit_log, reason) from error
-    return AuditTrail(file, process)
+    return AuditTrail(file, process, counts)
+
+
+def own_user() -> str:
+    """Return the name of the user of the operating system, or its number."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def rotated_file(config: SecurityConfig) -> RotatedFile:

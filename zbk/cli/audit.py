@@ -1,7 +1,5 @@
 """The audit log of a command: one line for what it does to a cluster or to a key."""
 
-import os
-import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,7 +14,7 @@ def audited(action: Action, what: str, *, ledger_id: int | None = None) -> Itera
     Raises:
         InvalidOptionError: the audit log cannot be written; the block does not run.
     """
-    from zbk.audit.trail import open_trail
+    from zbk.audit.trail import open_trail, own_user
 
     trail = open_trail(own_security(), "command")
     if trail is None:
@@ -31,17 +29,9 @@ def audited(action: Action, what: str, *, ledger_id: int | None = None) -> Itera
             AuditRecord(
                 action=action,
                 outcome="done" if outcome == "done" else "failed",
-                user=_user(),
+                user=own_user(),
                 ledger_id=ledger_id,
                 what=what,
             )
         )
         trail.close()
-
-
-def _user() -> str:
-    """Return the name of the user of the operating system, or its number."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())

@@ -410,6 +410,14 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     metadata_ca: MetadataCa = ""
     metadata_certificate: MetadataCertificate = ""
     metadata_certificate_key: MetadataCertificateKey = ""
+    audit_log: Annotated[
+        str,
+        Option(
+            "File of the audit log of a client: ledgers that it creates and deletes, and grants. "
+            "Empty: none.",
+            unit="FILE",
+        ),
+    ] = ""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -453,6 +461,7 @@ class ClientOptions(TypedDict, total=False):
     metadata_ca: str
     metadata_certificate: str
     metadata_certificate_key: str
+    audit_log: str
 
 
 class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -40,6 +40,7 @@ from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.last_checkpoint import take_last_checkpoint
+from zbk.audit.trail import AuditCounts
 from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
 from zbk.errors import (
     BookieError,
@@ -147,6 +148,12 @@ class Bookie:
         """Use other live options. After ``start``; a bookie that stops ignores them."""
         if self._actors is not None:
             self._actors.change_options(config)
+
+    @property
+    def audit_counts(self) -> AuditCounts:
+        """The counts of records of this process in the audit log."""
+        assert self._actors is not None, "start comes first"
+        return self._actors.status.audit_counts
 
     def unsynced_ledgers(self) -> list[UnsyncedLedger]:
         """Return the ledgers of which a loss of power takes entries now; comes after ``start``."""

@@ -113,6 +113,7 @@ def run(
     def on_started(started: "Bookie") -> None:
         running.begin(started.config, started.change_options)
         cluster.own_bookie = started
+        cluster.audit_counts = started.audit_counts
 
     def on_ready(registration: "BookieRegistration") -> None:
         cluster.bookie_id = registration.bookie_id

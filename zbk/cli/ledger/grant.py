@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from zbk.cli.audit import audited
 from zbk.cli.command import command
 from zbk.cli.options import (
     cluster_options,
@@ -47,7 +48,8 @@ def grant(
     operators may grant them. Bookies apply the change within a second. The owner keeps all
     rights, and so does what a namespace or a role gives.
     """
-    with session.open_client(metadata) as client:
+    what = f"{'revoke' if revoke else 'grant'} {principal} {','.join(rights)}"
+    with session.open_client(metadata) as client, audited("grant", what, ledger_id=ledger_id):
         change = client.revoke if revoke else client.grant
         found = change(ledger_id, principal, rights)
     print_object({"ledger_id": ledger_id, **access_shown(found)}, output)

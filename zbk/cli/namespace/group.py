@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zbk.cli.audit import audited
 from zbk.cli.command import command, commands_of, group
 from zbk.cli.options import (
     grants_option,
@@ -71,7 +72,7 @@ def add(
 
     new = Namespace(path=path, grants=grants_of(grants))
     check_limits(path, ledgers, bytes or 0)
-    with cluster_store(metadata) as store:
+    with cluster_store(metadata) as store, audited("grant", f"add namespace {path}"):
         found = NamespaceStore(store).change(lambda now: with_namespace(now, new))
         usages = UsageStore(store)
         if ledgers or bytes:
@@ -106,7 +107,7 @@ def limit(
     from zbk.metadata.records.namespaces import NamespaceStore
     from zbk.security.namespaces import named
 
-    with cluster_store(metadata) as store:
+    with cluster_store(metadata) as store, audited("grant", f"limit namespace {path}"):
         found = named(NamespaceStore(store).all(), path)
         usages = UsageStore(store)
         usages.set_limits(path, ledgers, bytes or 0)
@@ -160,7 +161,7 @@ def rm(path: str, metadata: str | None) -> None:
     from zbk.metadata.records.namespaces import NamespaceStore
     from zbk.security.namespaces import without
 
-    with cluster_store(metadata) as store:
+    with cluster_store(metadata) as store, audited("grant", f"remove namespace {path}"):
         NamespaceStore(store).change(lambda now: without(now, path))
         UsageStore(store).remove(path)
 
@@ -195,7 +196,9 @@ def grant(
     from zbk.security.namespaces import granted, named, revoked
 
     change, wanted = (revoked if revoke else granted), rights_named(rights)
-    with cluster_store(metadata) as store:
+    word = "revoke" if revoke else "grant"
+    what = f"namespace {path}: {word} {principal} {','.join(rights)}"
+    with cluster_store(metadata) as store, audited("grant", what):
         found = NamespaceStore(store).change(lambda now: change(now, path, principal, wanted))
         row = _row(named(found, path), UsageStore(store))
     print_object(row, output)

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from zbk.client import arguments
+from zbk.client.cluster.client_audit import ClientAudit
 from zbk.client.cluster.directory import BookieDirectory
 from zbk.client.cluster.metadata_actor import MetadataActors
 from zbk.client.cluster.own_access import OwnAccess
@@ -121,8 +122,9 @@ class ClientConnection(Handle):
             self._directory, POLICIES[config.placement], config.avoid_failed_ms
         )
         self._own = OwnAccess(self._store, self._credentials)
+        self._audit = ClientAudit(config, self._own)
         self._creator = LedgerCreator(
-            self._ledgers, self._placer, self._own, config.connect_timeout_ms
+            self._ledgers, self._placer, self._own, config.connect_timeout_ms, self._audit.created
         )
         self._made_writers: OpenWriters | None = None
         self._metrics: ClientMetrics | None = None
@@ -213,6 +215,7 @@ class ClientConnection(Handle):
         self._pool.close()
         self._metadata_actors.stop()
         self._store.close()
+        self._audit.close()
 
     def _timeout_s(self, timeout: float | None) -> float:
         """Return a time-out in seconds, the client's own if none is given."""

@@ -111,11 +111,12 @@ class LedgerReadCalls(ClientConnection):
         """
         ledger_id = arguments.ledger_id(ledger_id)
         self.check_usable()
-        metadata = self._check_right(ledger_id, Right.DELETE)
-        if metadata is not None and metadata.access:
-            self._ledgers.delete_counted(ledger_id)
-        else:
-            self._ledgers.delete(ledger_id)
+        with self._audit.of("delete", "", ledger_id):
+            metadata = self._check_right(ledger_id, Right.DELETE)
+            if metadata is not None and metadata.access:
+                self._ledgers.delete_counted(ledger_id)
+            else:
+                self._ledgers.delete(ledger_id)
 
     def sync_ledger(self, ledger_id: int, password: bytes = b"") -> int:
         """Make the bookies of an open ledger fsync; return the last id that is durable.

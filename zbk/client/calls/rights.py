@@ -32,7 +32,8 @@ class RightsCalls(ClientConnection):
             {'bob': (<Right.READ: 'read'>,)}
         """
         name, wanted = arguments.grantee(principal), arguments.rights(rights)
-        return self._change(ledger_id, lambda now: with_grant(now, name, wanted))
+        what = f"grant {name} {_names(wanted)}"
+        return self._change(ledger_id, what, lambda now: with_grant(now, name, wanted))
 
     def revoke(
         self, ledger_id: int, principal: str, rights: Iterable[Right | str] = tuple(Right)
@@ -46,9 +47,12 @@ class RightsCalls(ClientConnection):
             AccessDeniedError: this client may not take rights in it.
         """
         name, wanted = arguments.grantee(principal), arguments.rights(rights)
-        return self._change(ledger_id, lambda now: without_grant(now, name, wanted))
+        what = f"revoke {name} {_names(wanted)}"
+        return self._change(ledger_id, what, lambda now: without_grant(now, name, wanted))
 
-    def _change(self, ledger_id: int, change: Callable[[Grants], Grants]) -> LedgerMetadata:
+    def _change(
+        self, ledger_id: int, what: str, change: Callable[[Grants], Grants]
+    ) -> LedgerMetadata:
         ledger_id = arguments.ledger_id(ledger_id)
         self.check_usable()
 
@@ -56,4 +60,9 @@ class RightsCalls(ClientConnection):
             self._own.check(current, Right.ADMIN)
             return change(current.known_access.grants)
 
-        return LedgerGrants(self._store).change(ledger_id, changed)
+        with self._audit.of("grant", what, ledger_id):
+            return LedgerGrants(self._store).change(ledger_id, changed)
+
+
+def _names(rights: Iterable[Right]) -> str:
+    return ",".join(one.value for one in Right if one in set(rights))

@@ -41,13 +41,13 @@ class OwnAccess:
         self._principals = PrincipalStore(store)
         self._namespaces = NamespaceStore(store)
         pair = credentials.pair
-        self._key = "" if pair is None or credentials.security == "off" else pair.public_key
+        self.key: Final = "" if pair is None or credentials.security == "off" else pair.public_key
         self._is_required = credentials.security == "required"
 
     @property
     def has_key(self) -> bool:
         """True when this client has a key, so that it has to look whose a ledger is."""
-        return bool(self._key)
+        return bool(self.key)
 
     def principal(self) -> Principal | None:
         """Return the principal of this client's key; ``None``: it has no key, or no principal.
@@ -55,10 +55,10 @@ class OwnAccess:
         Raises:
             MetadataUnavailableError: the store does not answer.
         """
-        if not self._key:
+        if not self.key:
             return None
         for is_fresh in (False, True):  # a read may lag behind what an operator was told
-            found = KeyTable(self._principals.all(is_fresh=is_fresh)).find(self._key)
+            found = KeyTable(self._principals.all(is_fresh=is_fresh)).find(self.key)
             if found is not None:
                 return found
         return None
@@ -72,12 +72,12 @@ class OwnAccess:
             NamespaceDeniedError: the principal may not create ledgers in the namespace.
             MetadataUnavailableError: the store does not answer.
         """
-        if not (self._key or namespace or grants):
+        if not (self.key or namespace or grants):
             return None
         principal = self.principal()
         if principal is None:
             if self._is_required or namespace or grants:
-                raise PrincipalRequiredError(self._key or NO_KEY)
+                raise PrincipalRequiredError(self.key or NO_KEY)
             return None
         path = namespace or DEFAULT_NAMESPACE
         self._check_namespace(principal, path)
@@ -110,7 +110,7 @@ class OwnAccess:
             raise AccessDeniedError(ledger_id, self._name_of(principal), right.value)
 
     def _name_of(self, principal: Principal | None) -> str:
-        return (self._key or NO_KEY) if principal is None else principal.name
+        return (self.key or NO_KEY) if principal is None else principal.name
 
     def _check_namespace(self, principal: Principal, path: str) -> None:
         """Check that a principal may create ledgers in a namespace."""

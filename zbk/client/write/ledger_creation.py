@@ -6,7 +6,7 @@ checks them once and turns them into a ``LedgerPlan``, which also holds the defa
 Source: BookKeeper's ``CreateBuilder`` and ``LedgerCreateOp``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Literal, TypedDict
 from uuid import uuid4
@@ -105,8 +105,14 @@ class LedgerCreator:
     """Creates ledgers in the metadata store, on bookies that accept new entries."""
 
     def __init__(
-        self, ledgers: LedgerStore, placer: BookiePlacer, own: OwnAccess, wait_ms: int
+        self,
+        ledgers: LedgerStore,
+        placer: BookiePlacer,
+        own: OwnAccess,
+        wait_ms: int,
+        on_created: Callable[[list[int]], None] = lambda _ledger_ids: None,
     ) -> None:
+        self._on_created = on_created
         self._ledgers = ledgers
         self._own = own
         self._placer = placer
@@ -183,7 +189,9 @@ class LedgerCreator:
                 metadata = metadata.owned(access)
             return metadata.recording_reported_lac() if has_sync_cursor else metadata
 
-        return [metadata for metadata, _version in self._ledgers.create_many(make, count)]
+        made = [metadata for metadata, _version in self._ledgers.create_many(make, count)]
+        self._on_created([one.ledger_id for one in made])
+        return made
 
 
 def check_policy(policy: SyncEvery | None, ledger_type: LedgerType) -> None:
