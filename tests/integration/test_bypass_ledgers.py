@@ -1,5 +1,6 @@
 """Ledgers that bypass the journal, on real bookies: kill -9, and what is written to the disk."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.cluster import Shell
 from zbk.cluster.local import LocalCluster
 
 BYPASS = zbk.LedgerType.VD_BYPASS_JOURNAL
@@ -83,3 +85,29 @@ def journal_size(client: zbk.Client) -> int:
     return sum(
         client.bookie_info(one.bookie_id).journal_write_size for one in client.list_bookies()
     )
+
+
+@pytest.mark.parametrize("ledger_type", [zbk.LedgerType.VD_JOURNAL, BYPASS])
+def test_show_says_what_each_bookie_has_and_has_synced(
+    cluster: LocalCluster, client: zbk.Client, tmp_path: Path, ledger_type: zbk.LedgerType
+) -> None:
+    shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
+    with client.create_ledger(ledger_type=ledger_type) as ledger:
+        ledger.append_many(payloads(0, 100)).result(30)
+        assert ledger.sync() == 99
+        ledger.append_many(payloads(100, 50)).result(30)
+        cluster.kill(2)
+
+        shown = json.loads(shell.run("ledger", "show", str(ledger.ledger_id), "-o", "json").stdout)
+
+        copies = {one["bookie_id"]: one for one in shown["copies"]}
+        assert copies.keys() == {one.bookie_id for one in cluster.bookies}
+        dead = copies.pop(cluster.bookies[2].bookie_id)
+        assert dead["why"]
+        for one in copies.values():
+            assert (one["last_add_synced"], one["last_entry_id"]) == (99, 149)
+            assert (one["unsynced_count"], one["holes"], one["why"]) == (50, [], "")
+        table = shell.run("ledger", "show", str(ledger.ledger_id)).stdout.decode()
+        assert "LAST-ADD-SYNCED" in table
+        assert "OWN-LOG" in table
+        cluster.restart(2)

@@ -7,6 +7,7 @@ from typing import Any, Self
 import msgspec
 
 from tests.support.fake_logs import FakeLogs
+from zbk.client.operations.ledger_copies import LedgerCopy
 from zbk.errors import (
     EntryTooLargeError,
     NoSuchLedgerError,
@@ -153,6 +154,7 @@ class FakeClient(FakeLogs):
         super().__init__()
         self.metadata: dict[int, LedgerMetadata] = {}
         self.tasks: dict[int, UnderreplicatedLedger] = {}
+        self.copies: dict[int, list[LedgerCopy]] = {}
         self.entries: dict[int, list[bytes]] = {}
         self.passwords: dict[int, bytes] = {}
         self.readers: list[FakeReader] = []
@@ -270,6 +272,14 @@ class FakeClient(FakeLogs):
         if ledger_id not in self.metadata:
             raise NoSuchLedgerError(ledger_id)
         return self.metadata[ledger_id]
+
+    def get_ledger_copies(self, ledger_id: int, *, timeout: float = 5.0) -> list[LedgerCopy]:
+        del timeout
+        found = self.get_ledger_metadata(ledger_id)
+        return self.copies.get(
+            ledger_id,
+            [LedgerCopy(bookie_id=one, why="no answer") for one in found.last_fragment.bookies],
+        )
 
     def get_underreplicated(self, ledger_id: int) -> UnderreplicatedLedger | None:
         return self.tasks.get(ledger_id)

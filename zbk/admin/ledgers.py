@@ -96,6 +96,12 @@ def ledger_metadata(cluster: Cluster, given: Arguments) -> dict[str, Any]:
     return {str(found.ledger_id): _shown(found)}
 
 
+def ledger_copies(cluster: Cluster, given: Arguments) -> dict[str, Any]:
+    """Return what each bookie of a ledger's last fragment holds now; syncs nothing."""
+    copies = cluster.client.get_ledger_copies(given["ledger_id"])
+    return {"ledger_id": given["ledger_id"], "copies": msgspec.to_builtins(copies)}
+
+
 def read_ledger(cluster: Cluster, given: Arguments) -> dict[str, str]:
     """Return entries of a ledger as texts in UTF-8, with other bytes replaced, or in base64."""
     first, last = given["start_entry_id"], given["end_entry_id"]

@@ -119,6 +119,24 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         commands=("zbk ledger show",),
     ),
     Operation(
+        "GET", "/api/v1/zbk/ledger/copies",
+        "Show what each bookie of a ledger's last fragment holds, and up to where it has synced. "
+        "Syncs nothing.",
+        ledgers.ledger_copies,
+        _fields(
+            ledger_id=_NUMBER,
+            copies=_list(
+                _fields(
+                    bookie_id=_TEXT, last_entry_id=_MAYBE_NUMBER, last_add_synced=_MAYBE_NUMBER,
+                    unsynced_count=_MAYBE_NUMBER, holes=_list(_list(_NUMBER)),
+                    own_log=_MAYBE_NUMBER, why=_TEXT,
+                )
+            ),
+        ),
+        (_LEDGER_ID,),
+        commands=("zbk ledger show",),
+    ),
+    Operation(
         "GET", "/api/v1/ledger/read",
         "Read entries of a ledger, at most 1,000 and 16 MiB.",
         ledgers.read_ledger, _map(_TEXT),

@@ -31,9 +31,14 @@ from zbk.errors import EXIT_DAMAGE, DamageError, NoSuchLedgerError
 from zbk.protocol.entry.words import ENTRY_ID_MAX
 
 if TYPE_CHECKING:
+    from zbk.client.operations.ledger_copies import LedgerCopy
     from zbk.client.read.ledger_reader import LedgerReader
     from zbk.protocol.entry.read_batch import ReadBatch
     from zbk.protocol.ledger.metadata import LedgerMetadata
+
+COPY_COLUMNS = [
+    "bookie_id", "last_add_synced", "last_entry_id", "unsynced_count", "holes", "own_log", "why",
+]  # fmt: skip
 
 range_options = option_group(
     integer_option(
@@ -185,6 +190,10 @@ def show(session: Session, ledger_id: int, metadata: str | None, output: Format)
     State, sizes, type, last entry, and the bookies that hold it. Repair and missing: the entries
     that are reported as missing, or as unchecked; `zbk ledger check` asks the bookies. Owner,
     namespace and grants: who may use it, if it was created with a key.
+
+    Of a VD ledger that is open, the bookies of the last fragment are asked, without a sync: the
+    entry up to which each has synced, how many it holds after that, the holes in closed fragments,
+    and the entry log that has only this ledger. `zbk bookie unsynced` shows bytes.
     """
     from zbk.cli.ledger.grant import access_shown
     from zbk.cli.ledger.missing import task_shown
@@ -192,6 +201,8 @@ def show(session: Session, ledger_id: int, metadata: str | None, output: Format)
     with session.open_client(metadata) as client:
         found = client.get_ledger_metadata(ledger_id)
         task = client.get_underreplicated(ledger_id)
+        is_asked = found.ledger_type.is_volatile and not found.is_closed
+        copies = client.get_ledger_copies(ledger_id) if is_asked else []
     value: dict[str, Any] = {
         "ledger_id": found.ledger_id,
         "state": str(found.state),
@@ -215,7 +226,10 @@ def show(session: Session, ledger_id: int, metadata: str | None, output: Format)
         {"first_entry_id": fragment.first_entry_id, "bookies": list(fragment.bookies)}
         for fragment in found.fragments
     ]
-    print_details(value, [Table("fragments", fragments, ["first_entry_id", "bookies"])], output)
+    tables = [Table("fragments", fragments, ["first_entry_id", "bookies"])]
+    if is_asked:
+        tables.append(Table("copies", [_copy(one, output) for one in copies], COPY_COLUMNS))
+    print_details(value, tables, output)
 
 
 # ------------------------------------------------------------------ private
@@ -244,6 +258,16 @@ def _batches(
         if last < first:  # no entry, or none from there on
             return iter(())
     return reader.read_batches(first, last, bookie_id=bookie_id)
+
+
+def _copy(one: "LedgerCopy", output: Format) -> dict[str, Any]:
+    import msgspec
+
+    fields = msgspec.structs.asdict(one)
+    if output == "json":
+        return fields
+    holes = [str(first) if first == last else f"{first}-{last}" for first, last in one.holes]
+    return fields | {"holes": holes}
 
 
 def _summary(found: "LedgerMetadata") -> dict[str, Any]:

@@ -19,6 +19,7 @@ from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.deadline import within
 
 if TYPE_CHECKING:
+    from zbk.client.operations.ledger_copies import LedgerCopy
     from zbk.tracing.span import GuardedSpan
 
 
@@ -91,6 +92,20 @@ class LedgerReadCalls(ClientConnection):
         self.check_usable()
         found = self._tasks.read(ledger_id)
         return self._tasks.read_unrepairable(ledger_id) if found is None else found[0]
+
+    def get_ledger_copies(self, ledger_id: int, *, timeout: float = 5.0) -> "list[LedgerCopy]":
+        """Return what each bookie of a ledger's last fragment holds of it now. Syncs nothing.
+
+        A bookie that does not answer within ``timeout`` seconds has the reason in ``why``.
+
+        Raises:
+            NoSuchLedgerError: there is no such ledger.
+        """
+        from zbk.client.operations.ledger_copies import ask_copies
+
+        ledger_id, timeout_s = arguments.ledger_id(ledger_id), arguments.seconds(timeout)
+        self.check_usable()
+        return ask_copies(self._requests, self._ledgers.read(ledger_id)[0], timeout_s)
 
     def list_ledgers(self) -> Iterator[int]:
         """Yield the ids of all ledgers, ascending."""
