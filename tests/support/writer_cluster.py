@@ -13,6 +13,7 @@ After the end of a ledger: what a bookie lacks, the writer knows (``check_copies
 
 from collections.abc import Callable, Sequence
 
+from tests.support.entry_decoding import decode_entry
 from tests.support.writer_metadata import FakeMetadata, Store
 from zbk.durability.level import level_of
 from zbk.errors import (
@@ -24,7 +25,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.entry.digest import digest_function
-from zbk.protocol.entry.entry import decode_entry, entry_size
+from zbk.protocol.entry.entry import entry_size
 from zbk.protocol.entry.spans import Span, merged, overlaps
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerState, LedgerType
 from zbk.protocol.ledger.changes import begin_recovery, report_lac

@@ -8,7 +8,6 @@ import msgspec
 
 from zbk.metrics.metric import LATENCY_BOUNDS_US
 
-BUCKET_COUNT: Final = len(LATENCY_BOUNDS_US) + 1
 _LINE: Final = re.compile(r"^(zbk_\w+_seconds)_bucket\{([^}]*)\} (\S+)", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 

@@ -14,17 +14,24 @@ def results() -> Results:
     return {case.name: run_case(case, 2, run=lines_of) for case in cases()}
 
 
+@pytest.fixture(scope="module")
+def first(results: Results, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return all pictures, drawn once."""
+    return draw_all(results, tmp_path_factory.mktemp("pictures") / "first")
+
+
 def test_every_picture_is_drawn_and_the_same_results_give_the_same_bytes(
-    results: Results, tmp_path: Path
+    results: Results, first: list[Path], tmp_path: Path
 ) -> None:
-    first = draw_all(results, tmp_path / "first")
     second = draw_all(results, tmp_path / "second")
 
     assert [path.name for path in first] == [f"{picture.name}.svg" for picture in PICTURES]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
-def test_peers_are_drawn_beside_the_same_loads(results: Results, tmp_path: Path) -> None:
+def test_peers_are_drawn_beside_the_same_loads(
+    results: Results, first: list[Path], tmp_path: Path
+) -> None:
     def peer(**fields: object) -> PeerResults:
         return PeerResults(
             rounds=[{"measured": "redis", "entry_size": 100, **fields}],
@@ -33,7 +40,7 @@ def test_peers_are_drawn_beside_the_same_loads(results: Results, tmp_path: Path)
 
     peers = [peer(api="async", ledger_count=16), peer(api="sync", process_count=16)]
 
-    bare = {path.name: path.read_bytes() for path in draw_all(results, tmp_path / "bare")}
+    bare = {path.name: path.read_bytes() for path in first}
     drawn = {path.name: path.read_bytes() for path in draw_all(results, tmp_path / "peers", peers)}
 
     changed = {name for name, data in drawn.items() if data != bare[name]}

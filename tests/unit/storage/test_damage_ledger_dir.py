@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.batches import DIGEST_TYPE
 from tests.support.bookie_storages import NO_LIMIT, TwinnedStorage, storage_on
+from tests.support.entry_decoding import decode_entry
 from tests.support.entry_logs import DIRECTORY as LOG_DIR
 from tests.support.entry_logs import OWNER, open_logs
 from tests.support.images import Image
@@ -27,7 +28,6 @@ from zbk.errors import (
     EntryUnreadableError,
 )
 from zbk.protocol.entry.digest import digest_function
-from zbk.protocol.entry.entry import decode_entry
 from zbk.storage.disk.open_files import OpenFiles
 from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.entry_reader import fetch

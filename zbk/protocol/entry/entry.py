@@ -33,7 +33,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.errors import CorruptRecordError, DigestMismatchError, ShortRecordError
+from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.entry.digest import (
     DIGEST_CODE,
     DIGEST_SIZE_BY_CODE,
@@ -44,7 +44,6 @@ from zbk.protocol.entry.words import DigestType
 
 ENTRY_VERSION: Final = 1
 HEADER_SIZE: Final = 40
-DIGEST_SIZE_MAX: Final = max(DIGEST_SIZE_BY_CODE)
 
 _CHUNK_COUNT: Final = 128
 
@@ -195,40 +194,3 @@ def read_prefix(buffer: Buffer, offset: int, where: str = "entry") -> tuple[int,
     if version != ENTRY_VERSION or code >= len(DIGEST_SIZE_BY_CODE) or reserved:
         raise CorruptRecordError(where, offset, "not the start of an entry")
     return ledger_id, entry_id, HEADER_SIZE + payload_size + DIGEST_SIZE_BY_CODE[code]
-
-
-def decode_entry(
-    buffer: Buffer,
-    offset: int,
-    ledger_id: int,
-    entry_id: int,
-    digest_type: DigestType,
-    digest: DigestFunction,
-) -> tuple[Entry, int]:
-    """Return the verified entry at ``offset`` and the offset just after it.
-
-    The entry must be ``entry_id`` of ``ledger_id`` with this digest type. Other bytes, also a cut
-    or a flipped bit, are a mismatch, and the caller should ask another replica.
-
-    Raises:
-        DigestMismatchError: the bytes are not that whole entry.
-    """
-    view = memoryview(buffer)
-    header_end = offset + HEADER_SIZE
-    if len(view) < header_end:
-        raise DigestMismatchError(ledger_id, entry_id)
-    payload_size, flags, stored_ledger, stored_entry, lac, length = _HEADER.unpack_from(
-        view, offset
-    )
-    code = DIGEST_CODE[digest_type]
-    payload_end = header_end + payload_size
-    end = payload_end + DIGEST_SIZE_BY_CODE[code]
-    if (
-        flags != ENTRY_VERSION | code << 8
-        or stored_ledger != ledger_id
-        or stored_entry != entry_id
-        or end > len(view)
-        or digest(view[offset:payload_end]) != view[payload_end:end]
-    ):
-        raise DigestMismatchError(ledger_id, entry_id)
-    return Entry(ledger_id, entry_id, lac, length, bytes(view[header_end:payload_end])), end

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.entry_decoding import decode_entry
 from zbk.errors import CorruptRecordError, DigestMismatchError, ShortRecordError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import (
     HEADER_SIZE,
     Entry,
-    decode_entry,
     encode_entries,
     entry_size,
     read_prefix,

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.entry_decoding import decode_entry
 from zbk.errors import DigestMismatchError
 from zbk.protocol.entry.digest import digest_function
-from zbk.protocol.entry.entry import Entry, decode_entry, encode_entries
+from zbk.protocol.entry.entry import Entry, encode_entries
 from zbk.protocol.entry.read_batch import LARGE_SIZE, ReadBatch, decode_entries, join
 from zbk.protocol.entry.words import DigestType
 

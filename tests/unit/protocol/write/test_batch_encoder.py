@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.entry_decoding import decode_entry
 from tests.support.quorums import quorums
 from zbk.protocol.entry.digest import digest_function
-from zbk.protocol.entry.entry import decode_entry
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.batch_encoder import BatchEncoder

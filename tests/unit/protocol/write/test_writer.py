@@ -7,6 +7,7 @@ from typing import Any, assert_never
 import msgspec
 import pytest
 
+from tests.support.entry_decoding import decode_entry
 from tests.support.golden import run_script, scripts
 from zbk.durability.level import level_of
 from zbk.errors import (
@@ -25,7 +26,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.entry.digest import digest_function
-from zbk.protocol.entry.entry import decode_entry, entry_size
+from zbk.protocol.entry.entry import entry_size
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.spans import Span, spans_text
 from zbk.protocol.entry.words import DigestType, LedgerType
