@@ -4,7 +4,6 @@ A well-behaved client works beside them, and has no error.
 """
 
 import hashlib
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,17 +13,15 @@ from tests.hostile import strangers
 from tests.hostile.reads import MIB, Watch
 from tests.hostile.strangers import Attack, Target
 from tests.support.cluster import QUICK, lone_ledger
-from tests.support.machine import patient_s
+from tests.support.neighbor import Neighbor
 from tests.support.secure_cluster import Keyring
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.dumps.export import nodes_of
 from zbk.metadata.stores.connect import open_store
 from zbk.security.keys import read_pair
-from zbk.system.clock import monotonic_ms
 
 RSS_MAX = 300 * MIB
-P99_MS = patient_s(1.0) * 1_000
 ENTRIES = [b"kept %d" % number for number in range(100)]
 SHARES = {
     "no encryption": 2_000,
@@ -55,39 +52,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, keys: Keyring) -> Iterator
         keys.admit(running, "operator", "operator", "operator")
         keys.wait_for(running, "alice", "bob", "reader", "operator")
         yield running
-
-
-class Neighbor:
-    """Appends to a ledger of its own and reads it, until it is stopped."""
-
-    def __init__(self, client: zbk.Client) -> None:
-        self._client = client
-        self._ledger = lone_ledger(client)
-        self.took_ms: list[int] = []
-        self.errors: list[Exception] = []
-        self._is_stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            while not self._is_stopped.wait(0.02):
-                began_ms = monotonic_ms()
-                entry_id = self._ledger.append(b"beside them")
-                with self._client.open_ledger(self._ledger.ledger_id) as reader:
-                    (entry,) = reader.read_unconfirmed(entry_id, entry_id)
-                assert entry.payload == b"beside them"
-                self.took_ms.append(monotonic_ms() - began_ms)
-        except Exception as error:  # noqa: BLE001 - the test fails with it
-            self.errors.append(error)
-
-    def stop(self) -> None:
-        self._is_stopped.set()
-        self._thread.join(30)
-
-    @property
-    def p99_ms(self) -> int:
-        return sorted(self.took_ms)[len(self.took_ms) * 99 // 100]
 
 
 def state_of(cluster: LocalCluster, operator: zbk.Client, ledger_ids: list[int]) -> dict[str, str]:
@@ -142,9 +106,7 @@ def test_strangers_change_nothing(cluster: LocalCluster, keys: Keyring, times: i
             attack(times * SHARES[name])
             assert watch.look() < RSS_MAX, name
 
-        neighbor.stop()
-        assert neighbor.errors == []
-        assert neighbor.p99_ms < P99_MS
+        neighbor.check()
         assert state_of(cluster, operator, [victim.ledger_id]) == before
         assert victim.append(b"not fenced") == len(ENTRIES)
     assert not cluster.deaths()

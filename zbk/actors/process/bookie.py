@@ -285,7 +285,7 @@ class Bookie:
         return storage, history
 
     def _storage(self, start: StartParts) -> BookieStorage:
-        return closed_storage(self._files, self.config, start, self._budget.open_files_max)
+        return closed_storage(self._files, self.config, start, self._budget)
 
     def _start_actors(
         self, start: StartParts, storage: BookieStorage, incarnation: int

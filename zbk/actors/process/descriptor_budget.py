@@ -28,6 +28,11 @@ DIRECTORY_COUNT: Final = 16
 OWN_LOG_FACTOR: Final = 2
 """Own logs that are open or wait for a sync, for each that may be open."""
 
+OWN_LOG_SHARE: Final = 4
+"""With few descriptors own logs get this part (one in four) of those that are left."""
+
+OWN_LOG_COUNT_MIN: Final = 2
+
 LEFT_LOG_COUNT_MAX: Final = 256
 """Full entry logs that wait for a checkpoint."""
 
@@ -46,6 +51,7 @@ class DescriptorBudget(msgspec.Struct, frozen=True):
 
     limit: int  # of the process
     own_count: int  # of its own files, without ``open_files_max``
+    own_log_count_max: int  # of ledgers with entry logs of their own; part of ``own_count``
     open_files_max: int  # entry logs and index files kept open for reading
     backlog: int  # connections that the kernel holds until they are accepted
     connections: ConnectionLimits
@@ -80,21 +86,28 @@ def plan_descriptors(limit: int, config: BookieConfig) -> DescriptorBudget:
 
 def _plan(limit: int, config: BookieConfig) -> DescriptorBudget:
     directory_count = max(1, len(config.ledger_dirs))
-    own_log_count = 0 if config.entry_log_per_ledger == "never" else config.own_log_count_max
     left_log_count = 2 + config.checkpoint_journal_size // config.entry_log_size_max
     own_count = (
         PROCESS_COUNT
         + JOURNAL_COUNT * max(1, len(config.journal_dirs))
-        + directory_count * (DIRECTORY_COUNT + OWN_LOG_FACTOR * own_log_count)
+        + directory_count * DIRECTORY_COUNT
         + min(LEFT_LOG_COUNT_MAX, left_log_count)
     )
     lobby_max = min(LOBBY_COUNT_MAX, limit // LOBBY_SHARE)
     backlog = min(BACKLOG_MAX, limit // LOBBY_SHARE)
     rest = limit - own_count - lobby_max - backlog
+    own_log_count = 0
+    if config.entry_log_per_ledger != "never":
+        room = rest // (OWN_LOG_SHARE * OWN_LOG_FACTOR * directory_count)
+        own_log_count = min(config.own_log_count_max, max(OWN_LOG_COUNT_MIN, room))
+        own_log_descriptor_count = directory_count * OWN_LOG_FACTOR * own_log_count
+        own_count += own_log_descriptor_count
+        rest -= own_log_descriptor_count
     open_files_max = min(config.open_files_max, max(OPEN_FILES_MIN, rest // OPEN_FILES_SHARE))
     return DescriptorBudget(
         limit=limit,
         own_count=own_count,
+        own_log_count_max=own_log_count,
         open_files_max=open_files_max,
         backlog=backlog,
         connections=ConnectionLimits(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from zbk.actors.process.descriptor_budget import DescriptorBudget
 from zbk.actors.space_gate import SpaceGate
 from zbk.audit.trail import AuditTrail
 from zbk.config import BookieConfig
@@ -35,7 +36,7 @@ class StartParts(msgspec.Struct, frozen=True):
 
 
 def closed_storage(
-    files: FileSystem, config: BookieConfig, start: StartParts, open_files_max: int
+    files: FileSystem, config: BookieConfig, start: StartParts, budget: DescriptorBudget
 ) -> BookieStorage:
     """Return the storage of a bookie, which is not open yet."""
     return BookieStorage(
@@ -46,9 +47,9 @@ def closed_storage(
         limits=StorageLimits(
             segment_size=config.journal_segment_size,
             log_size_max=config.entry_log_size_max,
-            own_logs=OwnLogLimits(config.entry_log_per_ledger, config.own_log_count_max),
+            own_logs=OwnLogLimits(config.entry_log_per_ledger, budget.own_log_count_max),
             ledger_cache_size=config.ledger_cache_size,
-            open_files_max=open_files_max,
+            open_files_max=budget.open_files_max,
             reserve_size=config.disk_reserve_size,
         ),
         on_no_space=start.gate.met_no_space,

@@ -36,6 +36,14 @@ def test_with_the_common_limit_of_1024_there_is_room_for_hundreds_of_clients() -
     assert budget.open_files_max >= 128
 
 
+def test_a_bookie_serves_with_256_descriptors_and_few_logs_of_single_ledgers() -> None:
+    budget = plan_descriptors(256, config())
+    assert budget.connections.greeted_max >= CONNECTION_COUNT_MIN
+    assert 1 <= budget.own_log_count_max < BookieConfig().own_log_count_max
+    assert plan_descriptors(20_000, config()).own_log_count_max == BookieConfig().own_log_count_max
+    assert plan_descriptors(256, config(entry_log_per_ledger="never")).own_log_count_max == 0
+
+
 def test_a_limit_that_is_too_small_is_refused_with_one_that_suffices() -> None:
     with pytest.raises(TooFewDescriptorsError, match=r"ulimit -n \d+") as raised:
         plan_descriptors(64, config())
