@@ -37,6 +37,7 @@ _HOMES = {
     "Fragment": "zbk.protocol.ledger.metadata",
     "GarbageStatus": "zbk.wire.messages",
     "LedgerAccess": "zbk.protocol.ledger.access",
+    "LedgerCopy": "zbk.client.operations.ledger_copies",
     "LedgerMetadata": "zbk.protocol.ledger.metadata",
     "LedgerOptions": "zbk.client.write.ledger_creation",
     "LedgerReader": "zbk.client.read.ledger_reader",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from zbk.client.dataset.snapshots import Snapshot
     from zbk.client.log.log import Log
     from zbk.client.log.tail import LogTail
+    from zbk.client.operations.ledger_copies import LedgerCopy
     from zbk.client.read.ledger_reader import LedgerReader
     from zbk.client.read.tail import LedgerTail
     from zbk.client.read.tail_group import TailedBatch, TailGroup
@@ -228,6 +230,7 @@ __all__ = [
     "KeyRefusedError",
     "LedgerAccess",
     "LedgerClosedError",
+    "LedgerCopy",
     "LedgerExistsError",
     "LedgerFencedError",
     "LedgerMetadata",

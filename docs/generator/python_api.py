@@ -10,7 +10,7 @@ PARTS: Final = {
     "Connect": ("connect", "Client", "ClientOptions", "ClientConfig"),
     "Ledgers": ("LedgerWriter", "LedgerReader", "LedgerTail", "TailGroup", "TailedBatch",
                 "LedgerOptions", "Entry", "ReadBatch", "NO_ENTRY", "LedgerType", "DigestType",
-                "LedgerState", "LedgerMetadata", "LedgerAccess", "Right", "Fragment"),
+                "LedgerState", "LedgerMetadata", "LedgerCopy", "LedgerAccess", "Right", "Fragment"),
     "Logs": ("Log", "LogTail", "LogEntry", "LogPosition", "LogRange", "LogMetadata"),
     "Data sets": ("DataSets", "DataSet", "Version", "Load", "LoadKind", "LoadState", "LoadTicket",
                   "Aborted", "Collected", "Snapshot", "DataLedger", "ColumnStats"),
