@@ -49,6 +49,21 @@ def test_every_entry_is_written_and_its_latency_told(
     assert sum(count for _bound_ms, count in found["histogram"]) == found["latency_count"]
 
 
+@pytest.mark.parametrize("ledger_type", ["vd", "vd-bypass"])
+def test_a_load_may_be_striped(shell: Shell, cluster: LocalCluster, ledger_type: str) -> None:
+    sizes = ("-E", "3", "-w", "2", "-a", "1")
+
+    found = written(shell, cluster, "--count", "130", "--type", ledger_type, *sizes)
+
+    assert found["entry_count"] == 130
+    with (
+        zbk.connect(cluster.metadata_uri) as client,
+        client.open_ledger(found["ledger_id"]) as reader,
+    ):
+        assert reader.metadata.quorum.is_striped
+        assert reader.last_add_confirmed == 130
+
+
 def test_several_processes_write_their_shares_at_once(shell: Shell, cluster: LocalCluster) -> None:
     found = written(
         shell, cluster, "--count", "103", "--api", "sync", "--processes", "3", "--ledgers", "2"

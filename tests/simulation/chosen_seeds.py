@@ -16,7 +16,7 @@ KNOWN_SEEDS: Final = {
     "D1": 0, "D2": 8, "S1": 11, "N1": 0, "N2": 57, "N3": 38, "N4": 339, "N5": 146, "X3": 1,
     "X4": 4, "X7": 1, "X9": 2305, "T1": 10, "T2": 2, "T4": 57, "T5": 282, "P1": 6, "P2": 6,
     "P3": 6, "X8": 6, "Y3": 1, "A1": 4, "A2": 4, "A3": 26, "A4": 95, "A5": 257, "A6": 4,
-    "A7": 22,
+    "A7": 22, "V16": 34, "V19": 0,
 }  # fmt: skip
 """By defect: a seed that shows it. The search for the defect begins there."""
 

@@ -58,6 +58,7 @@ from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.limbo import Limbo
 from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.durability.outside_sync import OutsideSync
+from zbk.durability.striped_cursor import StripedCursor
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.metadata.records.election import AuditorElection
@@ -495,6 +496,26 @@ def _volatile_defects() -> Iterator[Defect]:
     yield Defect(
         "V13", "a sync cursor passes over a hole", 4_000,
         [(SyncCursor, "add", volatile.counts_over_holes)],
+    )  # fmt: skip
+    yield from _striped_defects()
+
+
+def _striped_defects() -> Iterator[Defect]:
+    yield Defect(
+        "V14", "the LAC of a striped ledger follows from the wrong write sets", 400,
+        [(SyncedLac, "_durable_until", volatile.takes_the_next_write_set)],
+    )  # fmt: skip
+    yield Defect(
+        "V15", "the cursor of a slot in an earlier fragment is the floor of another slot", 4_000,
+        [(BookieLedger, "follow", volatile.keeps_the_cursor_of_the_former_slot)],
+    )  # fmt: skip
+    yield Defect(
+        "V16", "a hole of a stripe counts as synced", 4_000,
+        [(StripedCursor, "add", volatile.counts_over_holes_of_a_stripe)],
+    )  # fmt: skip
+    yield Defect(
+        "V19", "a bookie answers with the cursor of another slot", 4_000,
+        [(BookieLedger, "last_add_synced_of", volatile.looks_at_no_slot)],
     )  # fmt: skip
 
 

@@ -5,10 +5,14 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from tests.simulation.outside_syncer import Found, SimulatedOutsideSyncer
+from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.outside_sync import Effect as SyncEffect
 from zbk.durability.outside_sync import OutsideSync, ReadMetadata
+from zbk.durability.striped_cursor import StripedCursor
 from zbk.durability.sync_cursor import SyncCursor
+from zbk.durability.synced_lac import SyncedLac
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.protocol.procedure import Steps
 from zbk.protocol.write import events as ev
 from zbk.protocol.write.catch_up import CatchUp
@@ -107,3 +111,35 @@ def resends_all_but_the_last(
 def counts_over_holes(self: SyncCursor, _first: int, last: int) -> None:
     """V13: a bookie that comes back reports the last entry that it has synced."""
     self._raise_to(last)
+
+
+def takes_the_next_write_set(self: SyncedLac) -> int:
+    """V14: each entry counts where the one after it is stored."""
+    write_sets = self._write_sets
+    self._write_sets = [*write_sets[1:], write_sets[0]]
+    lac = _durable_until(self)
+    self._write_sets = write_sets
+    return lac
+
+
+_durable_until = SyncedLac._durable_until
+
+
+def keeps_the_cursor_of_the_former_slot(
+    self: BookieLedger, stripe: Stripe, last_add_synced: int
+) -> None:
+    """V15: what was synced for another slot, in another fragment, is the floor in this one."""
+    _follow(self, stripe, max(last_add_synced, self.last_add_synced))
+
+
+_follow = BookieLedger.follow
+
+
+def counts_over_holes_of_a_stripe(self: StripedCursor, _first: int, last: int) -> None:
+    """V16: the last entry that is synced stands for those that are due before it."""
+    self._places.raise_floor(self.stripe.place(last + 1) - 1)
+
+
+def looks_at_no_slot(self: BookieLedger, _stripe: Stripe | None) -> int:
+    """V19: an answer gives the cursor, whatever slot it is for."""
+    return self.last_add_synced

@@ -292,7 +292,7 @@ password_option = click.option(
 )
 
 
-ledger_options = option_group(
+quorum_options = option_group(
     integer_option(
         "-E",
         "--ensemble",
@@ -317,6 +317,10 @@ ledger_options = option_group(
         default=2,
         help_text="Number of them that must answer before an entry is acknowledged.",
     ),
+)
+
+ledger_options = option_group(
+    quorum_options,
     type_option,
     choice_option(
         "--digest",

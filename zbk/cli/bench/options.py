@@ -12,6 +12,7 @@ from zbk.cli.options import (
     duration_option,
     integer_option,
     option_group,
+    quorum_options,
     type_option,
 )
 
@@ -51,6 +52,7 @@ load_options = option_group(
     entry_size_option,
     count_option(1_000_000),
     type_option,
+    quorum_options,
     choice_option(
         "--api",
         choices=["many", "async", "sync"],
@@ -170,6 +172,9 @@ def load_of(context: click.Context) -> "WriteLoad":
         neighbor_type=neighbor and LedgerType(LEDGER_TYPES[neighbor]),
         has_own_neighbor_client=options["neighbor_client"] == "other",
         roll_entry_count=options["roll_entry_count"],
+        ensemble_size=options["ensemble_size"],
+        write_quorum_size=options["write_quorum_size"],
+        ack_quorum_size=options["ack_quorum_size"],
     )
 
 

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zbk.cli.output import note
 from zbk.cli.session import Session
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from zbk.bench.floor import FloorResult
     from zbk.bench.load import WriteLoad
     from zbk.client.api import Client
+
+BOOKIE_COUNT: Final = 3
+"""Bookies of a temporary cluster, unless a load needs more."""
 
 
 @contextmanager
@@ -36,6 +39,7 @@ def bench_client(
     folder: Path,
     *,
     use_zookeeper: bool = False,
+    bookie_count: int = BOOKIE_COUNT,
     bookie_options: Mapping[str, int | str] | None = None,
 ) -> "Iterator[Client]":
     """Yield a client of the given cluster, or of a temporary one.
@@ -55,10 +59,11 @@ def bench_client(
         return
     from zbk.cluster.local import LocalCluster
 
-    note("starting a temporary cluster of three bookies")
+    note(f"starting a temporary cluster of {bookie_count} bookies")
     with (
         LocalCluster(
             folder / "cluster",
+            bookie_count=bookie_count,
             use_zookeeper=use_zookeeper,
             bookie_options=bookie_options,
         ) as cluster,

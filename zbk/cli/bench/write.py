@@ -10,7 +10,7 @@ from zbk.cli.bench.histogram import print_histogram
 from zbk.cli.bench.live import live_line
 from zbk.cli.bench.options import load_of, load_options, refuse_if, zookeeper_option
 from zbk.cli.bench.output import fields_of
-from zbk.cli.bench.place import bench_client, bench_folder, run_floor, warm
+from zbk.cli.bench.place import BOOKIE_COUNT, bench_client, bench_folder, run_floor, warm
 from zbk.cli.command import command
 from zbk.cli.options import cluster_options, integer_option, output_option
 from zbk.cli.output import Format, print_object, print_rows
@@ -76,7 +76,7 @@ def write(
     """Measure append throughput, latency and CPU cost.
 
     Without --metadata (or ZBK_METADATA) each round runs on a new temporary cluster of three
-    bookies.
+    bookies, or of as many as the --ensemble needs.
     """
     _check(context)
     load = load_of(context)
@@ -168,6 +168,7 @@ def _measured(
             options["metadata"],
             folder,
             use_zookeeper=options["use_zookeeper"],
+            bookie_count=max(BOOKIE_COUNT, load.ensemble_size),
             bookie_options=COLLECTING if load.roll_entry_count else None,
         ) as client,
         live_line(is_wanted=not options["is_sampled"]) as show,
