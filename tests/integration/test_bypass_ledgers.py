@@ -107,6 +107,7 @@ def test_show_says_what_each_bookie_has_and_has_synced(
         for one in copies.values():
             assert (one["last_add_synced"], one["last_entry_id"]) == (99, 149)
             assert (one["unsynced_count"], one["holes"], one["why"]) == (50, [], "")
+            assert (one["own_log"] is not None) == (ledger_type is BYPASS)
         table = shell.run("ledger", "show", str(ledger.ledger_id)).stdout.decode()
         assert "LAST-ADD-SYNCED" in table
         assert "OWN-LOG" in table

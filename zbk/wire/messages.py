@@ -364,6 +364,7 @@ class LedgerInfo(Message, frozen=True, tag="ledger_info_ok"):
     ranges: list[tuple[Natural, Natural]] = []  # first and last ids held, ascending
     next_entry_id: Natural | None = None  # not None: ask again from here for more ranges
     is_in_limbo: bool = False  # entries that are not named may have been here, and be lost
+    own_log: Natural | None = None  # id of the entry log that has this ledger only, if one is open
 
 
 class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):

@@ -154,6 +154,7 @@ class ReadRequests:
             last_add_synced=slot.ledger.last_add_synced,
             ranges=ranges,
             next_entry_id=next_entry_id,
+            own_log=slot.stored.home.logs.own_log_of(request.ledger_id),
         )
         if request.is_at_once:
             self._turn.answer(inbound, answer)

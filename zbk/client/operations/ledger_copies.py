@@ -63,4 +63,5 @@ def copy_of(
         last_add_synced=answer.last_add_synced if is_vd else None,
         unsynced_count=unsynced_count if is_vd else None,
         holes=() if answer.is_in_limbo else tuple(comparison.missing),
+        own_log=answer.own_log,
     )
