@@ -8,8 +8,11 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
+import zbk
+from tests.support.cluster import QUICK, lone_ledger
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_users import identity_of, make_access, paths_of, successes_of
+from zbk.cluster.local import LocalCluster
 from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.config import MetadataAccess
 from zbk.errors import InvalidOptionError, MetadataAccessError
@@ -37,7 +40,8 @@ class World:
         self.port = server.port
         self._exit = exit_stack
         self.users = {
-            name: make_access(folder, name) for name in ("operator", "bookie", "client", "auditor")
+            name: make_access(folder, name)
+            for name in ("operator", "bookie", "client", "writer", "auditor")
         }
 
     @property
@@ -47,6 +51,7 @@ class World:
             operators=one["operator"],
             bookies=one["bookie"],
             clients=one["client"],
+            writers=one["writer"],
             auditors=one["auditor"],
         )
 
@@ -91,6 +96,41 @@ def test_without_users_a_tree_is_as_ever(world: World) -> None:
     assert world.open().members is None
     assert world.open("operator").children("/ledgers") == []
     world.stranger().set(f"{world.root}/ledgers", b"theirs")
+
+
+def test_a_writer_deletes_nothing_and_bookies_keep_what_it_may_not_delete(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = world.open("operator")
+    initialise(operator)
+    secure_tree(operator, world.members)
+    bookie = world.users["bookie"]
+    monkeypatch.setenv("ZBK_METADATA_USER", bookie.user)  # of the bookie's process
+    monkeypatch.setenv("ZBK_METADATA_PASSWORD_FILE", bookie.password_file)
+    with (
+        LocalCluster(
+            tmp_path / "data", metadata=world.uri, bookie_count=1, bookie_options=QUICK
+        ) as cluster,
+        connected(world, "writer") as writer,
+        connected(world, "client") as client,
+    ):
+        with lone_ledger(writer) as ledger:
+            ledger.append(b"kept")
+        with pytest.raises(MetadataAccessError):
+            writer.delete_ledger(ledger.ledger_id)
+        writer.collect_garbage(cluster.bookies[0].bookie_id)
+        with writer.open_ledger(ledger.ledger_id) as reader:
+            assert [one.payload for one in reader.read(0, 0)] == [b"kept"]
+
+        client.delete_ledger(ledger.ledger_id)
+        assert ledger.ledger_id not in set(client.list_ledgers())
+
+
+def connected(world: World, name: str) -> zbk.Client:
+    access = world.users[name]
+    return zbk.connect(
+        world.uri, metadata_user=access.user, metadata_password_file=access.password_file
+    )
 
 
 def test_each_role_has_what_it_needs_and_no_more(world: World) -> None:

@@ -22,6 +22,7 @@ _WHAT = {
     "operator": "may do everything; this process is always one",
     "bookie": "bookies and autorecovery",
     "client": "writes, reads and deletes ledgers, logs and data sets",
+    "writer": "as a client, but deletes nothing",
     "auditor": "reads everything",
 }
 
@@ -80,6 +81,7 @@ def secure(
     operators: tuple[str, ...],
     bookies: tuple[str, ...],
     clients: tuple[str, ...],
+    writers: tuple[str, ...],
     auditors: tuple[str, ...],
     is_dry_run: bool,
     metadata: str | None,
@@ -88,9 +90,9 @@ def secure(
 ) -> None:
     """Close a cluster's nodes in ZooKeeper to strangers.
 
-    All nodes get access lists: operators may do everything, bookies, clients and auditors what
-    they need. Nodes that are created later get them, too. Roles that no option names keep their
-    members; those of a new cluster are all operators.
+    All nodes get access lists: operators may do everything, bookies, clients, writers and auditors
+    what they need. Nodes that are created later get them, too. Roles that no option names keep
+    their members; those of a new cluster are all operators.
 
     Give every process its user first: processes without one lose their access. After an
     interruption, run the command again.
@@ -103,6 +105,7 @@ def secure(
         "operators": operators,
         "bookies": bookies,
         "clients": clients,
+        "writers": writers,
         "auditors": auditors,
     }
     with _zookeeper(metadata) as store:

@@ -6,6 +6,7 @@ Rights are letters, as in ZooKeeper's own tools: ``r`` read the value and the na
     operators   everything, everywhere
     bookies     bookies and autorecovery: register, keep cookies, repair
     clients     create, write, read and delete ledgers, logs and data sets
+    writers     the same, but delete nothing: they cannot make bookies drop data
     auditors    read everything
 
 A right is on one node, not on those below it, and the right to delete a node is on its parent. So
@@ -49,6 +50,11 @@ class NodeKind(NamedTuple):
     bookies: str
     clients: str
 
+    @property
+    def writers(self) -> str:
+        """The rights of clients, without the one to delete what is in the node."""
+        return self.clients.replace("d", "")
+
 
 KINDS: Final = (
     #        name                pattern                                bookies  clients
@@ -78,12 +84,15 @@ _PATTERNS: Final = [(re.compile(kind.pattern), kind) for kind in KINDS]
 _MEMBER: Final = re.compile(r"(digest:[^:\s]+:[A-Za-z0-9+/]{27}=|sasl:\S+|x509:\S.*)")
 
 
-class Members(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Members(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """The members of each role: the record at ``ACCESS``."""
 
     operators: tuple[str, ...]
     bookies: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
     auditors: tuple[str, ...] = ()
     format_version: int = FORMAT_VERSION
 
@@ -123,6 +132,7 @@ def rights_on(path: str, members: Members) -> tuple[Grant, ...]:
         (members.operators, ALL),
         (members.bookies, kind.bookies),
         (members.clients, kind.clients),
+        (members.writers, kind.writers),
         (members.auditors, "r"),
     ):
         for identity in identities if rights else ():
@@ -148,7 +158,13 @@ def check_members(members: Members) -> None:
     """
     if not members.operators:
         raise InvalidOptionError("operator", "", "a cluster needs one: give --operator")
-    every = (*members.operators, *members.bookies, *members.clients, *members.auditors)
+    every = (
+        *members.operators,
+        *members.bookies,
+        *members.clients,
+        *members.writers,
+        *members.auditors,
+    )
     if len(every) > MEMBER_COUNT_MAX:
         raise InvalidOptionError("members", len(every), f"give {MEMBER_COUNT_MAX} at most")
     for one in every:
