@@ -51,6 +51,7 @@ BY_VOLATILE_LEDGERS = {
     "zbk_journal_unsynced_age_seconds",
     "zbk_index_dirty_bytes",
 }
+BY_BYPASS_LEDGERS = {"zbk_entry_log_unsynced_bytes", "zbk_entry_log_unsynced_age_seconds"}
 BY_DELETIONS = {
     "zbk_gc_ledgers_total",
     "zbk_gc_logs_total",
@@ -107,6 +108,7 @@ QUICK: dict[str, int | str] = {
 
 def test_each_metric_of_a_bookie_has_a_test_that_moves_it() -> None:
     moved = BY_LOAD | BY_CONNECTIONS | BY_VOLATILE_LEDGERS | BY_DELETIONS | BY_REFUSALS
+    moved |= BY_BYPASS_LEDGERS
     moved |= BY_A_FULL_DISK | BY_AN_UNCLEAN_STOP | BY_DAMAGE | BY_A_START | ELSEWHERE.keys()
     assert moved == {metric.name for metric in metrics_of("bookie")}
 
@@ -271,6 +273,31 @@ def test_unsynced_bytes_of_a_volatile_ledger_rise_and_fall(tmp_path: Path) -> No
         after = Scrape(url)
         assert after.value("zbk_journal_unsynced_bytes") == 0
         assert after.value("zbk_journal_unsynced_age_seconds") == 0
+
+
+def test_unsynced_bytes_in_entry_logs_rise_and_fall(tmp_path: Path) -> None:
+    options = options_of(sync_interval_ms=0, checkpoint_interval_ms=3_600_000)
+    with (
+        LocalCluster(tmp_path / "data", bookie_count=1, bookie_options=options) as cluster,
+        zbk.connect(cluster.metadata_uri) as client,
+        client.create_ledger(
+            ensemble_size=1,
+            write_quorum_size=1,
+            ack_quorum_size=1,
+            ledger_type=zbk.LedgerType.VD_BYPASS_JOURNAL,
+        ) as ledger,
+    ):
+        url = url_of(client)
+        ledger.append(ENTRY)
+        ledger.sync()
+        before = Scrape(url)
+        ledger.append_many([ENTRY] * 20).result()
+        wait_moved(url, before, BY_BYPASS_LEDGERS)
+        assert Scrape(url).value("zbk_entry_log_unsynced_bytes") >= 20_000
+        ledger.sync()
+        after = Scrape(url)
+        assert after.value("zbk_entry_log_unsynced_bytes") == 0
+        assert after.value("zbk_entry_log_unsynced_age_seconds") == 0
 
 
 def test_an_unclean_stop_puts_ledgers_into_limbo(tmp_path: Path) -> None:

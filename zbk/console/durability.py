@@ -8,7 +8,7 @@ begins. So its cost does not depend on the number of ledgers, and every ledger c
 bookies of all ledgers of a part are asked at once.
 
 The metrics of bookies bound the rest: no VD ledger, shown or not, has more un-synced bytes at a
-bookie than the journals there. If all bookies have none, no entry of any ledger is at risk.
+bookie than its journals and entry logs. If all bookies have none, no entry is at risk.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,8 @@ PAGE_SIZE_MAX: Final = 4 << 20
 TIMEOUT_S: Final = 1.0
 
 _LINE: Final = re.compile(
-    r"^zbk_(journal_(?:fsync|queue)_seconds_(?:sum|count)|journal_unsynced_(?:bytes|age_seconds)"
+    r"^zbk_(journal_(?:fsync|queue)_seconds_(?:sum|count)"
+    r"|(?:journal|entry_log)_unsynced_(?:bytes|age_seconds)"
     r"|disk_(?:free|size)_bytes|bookie_added_entries_total)(?:\{([^}]*)\})? (\S+)",
     re.MULTILINE,
 )
@@ -76,8 +77,11 @@ def scrape_in(page: str) -> BookieScrape | None:
     return BookieScrape(
         fsync_count=sum(found("journal_fsync_seconds_count")),
         fsync_s=sum(found("journal_fsync_seconds_sum")),
-        unsynced_size=sum(found("journal_unsynced_bytes")),
-        unsynced_age_s=max(found("journal_unsynced_age_seconds"), default=0.0),
+        unsynced_size=sum(found("journal_unsynced_bytes") + found("entry_log_unsynced_bytes")),
+        unsynced_age_s=max(
+            found("journal_unsynced_age_seconds") + found("entry_log_unsynced_age_seconds"),
+            default=0.0,
+        ),
         queue_count=sum(found("journal_queue_seconds_count")),
         queue_s=sum(found("journal_queue_seconds_sum")),
         vd_entry_count=values.get("bookie_added_entries_total", {}).get(_VD, 0.0),

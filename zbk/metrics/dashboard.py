@@ -96,12 +96,18 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "Durability": (
         Panel(
             "Un-synced bytes",
-            {f"zbk_journal_unsynced_bytes{_BOOKIE}": "{{instance}} {{directory}}"},
+            {
+                f"zbk_journal_unsynced_bytes{_BOOKIE}": "{{instance}} {{directory}}",
+                f"zbk_entry_log_unsynced_bytes{_BOOKIE}": "{{instance}} entry logs",
+            },
             "bytes",
         ),
         Panel(
             "Age of the oldest un-synced bytes",
-            {f"zbk_journal_unsynced_age_seconds{_BOOKIE}": "{{instance}} {{directory}}"},
+            {
+                f"zbk_journal_unsynced_age_seconds{_BOOKIE}": "{{instance}} {{directory}}",
+                f"zbk_entry_log_unsynced_age_seconds{_BOOKIE}": "{{instance}} entry logs",
+            },
             "s",
         ),
         Panel(

@@ -155,6 +155,17 @@ METRICS: Final = (
         labels=_DIRECTORY,
     ),
     # ---------------------------------------------------------------- bookie: storage
+    Metric(
+        "zbk_entry_log_unsynced_bytes",
+        "gauge",
+        "Bytes of bypass ledgers that are acknowledged, in entry logs only, and not on stable "
+        "storage.",
+    ),
+    Metric(
+        "zbk_entry_log_unsynced_age_seconds",
+        "gauge",
+        "Age of the oldest of these bytes; 0 if there are none.",
+    ),
     Metric("zbk_bookie_ledgers", "gauge", "Ledgers that the bookie holds entries of."),
     Metric(
         "zbk_entry_logs",

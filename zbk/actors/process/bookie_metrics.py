@@ -18,7 +18,7 @@ from zbk.metrics.refusals import RESULTS, Refusals
 from zbk.metrics.samples import Samples
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index.write_back import WriteBackCache
-from zbk.system.clock import monotonic_ms
+from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.transport.router import RouterFront
 
 
@@ -135,6 +135,10 @@ class BookieMetrics:
 
     def _read_storage(self, samples: Samples, actors: dict[str, Any]) -> None:
         logs, losses = actors["gc"].counts.logs, self._status.losses
+        unsynced = actors["storage"].unsynced(monotonic_us())
+        samples.set("zbk_entry_log_unsynced_bytes", sum(one.unsynced_size for one in unsynced))
+        age_ms = max((one.age_ms for one in unsynced), default=0)
+        samples.set("zbk_entry_log_unsynced_age_seconds", age_ms / 1000)
         samples.set("zbk_bookie_ledgers", self._storage.ledger_count)
         samples.set("zbk_entry_logs", logs.log_count)
         samples.set("zbk_entry_log_bytes", logs.size)
