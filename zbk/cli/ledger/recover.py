@@ -38,11 +38,13 @@ def recover(
     """Close a ledger in place of its writer.
 
     A writer that still runs is fenced: it can add nothing more. The closed ledger has every entry
-    that was acknowledged. The command is safe to run twice, and by several clients at once; a
-    closed ledger does not change. Repair: work that is left for autorecovery. Seconds: the time of
-    the recovery, without connecting.
+    that was acknowledged; a VD ledger may lack those that a loss of power took, and all after them.
+    Left out: how many later ids bookies still know of, acknowledged or not. The command is safe to
+    run twice, and by several clients at once; a closed ledger does not change. Repair: work that is
+    left for autorecovery. Seconds: the time of the recovery, without connecting.
     """
     from zbk.cli.ledger.missing import task_shown
+    from zbk.client.operations.ledger_copies import left_out_count
 
     with session.open_client(metadata) as client:
         start_s = monotonic_s()
@@ -53,12 +55,17 @@ def recover(
             seconds = monotonic_s() - start_s
             found = reader.metadata
         task = client.get_underreplicated(ledger_id)
+        left_out: dict[str, int | None] = {}
+        if found.ledger_type.is_volatile:
+            copies = client.get_ledger_copies(ledger_id)
+            left_out = {"left_out_count": left_out_count(found, copies)}
     shown = {
         "ledger_id": ledger_id,
         "state": found.state.value,
         "last_entry_id": found.last_entry_id,
         "payload_size": found.length,
         "fragment_count": len(found.fragments),
+        **left_out,
         "seconds": round(seconds, 3),
         **task_shown(task, output),
     }

@@ -3,15 +3,21 @@
 The bookies answer at once, without an fsync: what is not synced stays so. All are asked at once.
 """
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from zbk.client.cluster.ledger_calls import info_request
 from zbk.client.cluster.requests import ReplyBox, Requests, answer_of
 from zbk.errors import ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.stripe import stripes_of
 from zbk.protocol.repair.holdings import HoldingsComparison
 from zbk.system.clock import monotonic_s
 from zbk.wire.messages import LedgerInfo
+
+HOLDS_NOTHING: Final = "holds nothing of it"
 
 
 class LedgerCopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +26,7 @@ class LedgerCopy(msgspec.Struct, frozen=True, kw_only=True):
     bookie_id: str
     last_entry_id: int | None = None  # the highest that it holds
     last_add_synced: int | None = None  # of a VD ledger
-    unsynced_count: int | None = None  # ids after that one, up to the highest
+    unsynced_count: int | None = None  # ids after that one, up to the highest, that are due there
     holes: tuple[tuple[int, int], ...] = ()  # spans of closed fragments that it lacks
     own_log: int | None = None  # id of the entry log that has this ledger only
     why: str = ""  # nothing is known
@@ -51,12 +57,13 @@ def copy_of(
         why = "no answer in time" if answer is None else str(answer)
         return LedgerCopy(bookie_id=bookie_id, why=why)
     if not answer.is_known:
-        return LedgerCopy(bookie_id=bookie_id, why="holds nothing of it")
+        return LedgerCopy(bookie_id=bookie_id, why=HOLDS_NOTHING)
     comparison = HoldingsComparison(found, bookie_id)
     if comparison.next_entry_id is not None:
         comparison.add(answer.ranges, answer.next_entry_id)
     is_vd = found.ledger_type.is_volatile
-    unsynced_count = max(0, answer.last_entry_id - answer.last_add_synced)
+    slot = found.last_fragment.bookies.index(bookie_id)
+    unsynced_count = max(0, _due_count(found, slot, answer.last_add_synced, answer.last_entry_id))
     return LedgerCopy(
         bookie_id=bookie_id,
         last_entry_id=answer.last_entry_id,
@@ -65,3 +72,22 @@ def copy_of(
         holes=() if answer.is_in_limbo else tuple(comparison.missing),
         own_log=answer.own_log,
     )
+
+
+def left_out_count(found: LedgerMetadata, copies: Sequence[LedgerCopy]) -> int | None:
+    """Return how many ids after the end of a closed ledger bookies still know of.
+
+    Their entries were sent. On a VD ledger acknowledged ones may be among them: a loss of power
+    took an entry before them. ``None``: a bookie did not answer, and no other one has any.
+    """
+    assert found.last_entry_id is not None, "it is closed"
+    known = [one.last_entry_id for one in copies if one.last_entry_id is not None]
+    count = max(0, max(known, default=found.last_entry_id) - found.last_entry_id)
+    is_known = all(not one.why or one.why == HOLDS_NOTHING for one in copies)
+    return count if count or is_known else None
+
+
+def _due_count(found: LedgerMetadata, slot: int, first: int, last: int) -> int:
+    """Return how many entries are due at a slot after one entry, up to another one."""
+    stripe = stripes_of(found.quorum)[slot]
+    return last - first if stripe is None else stripe.place(last + 1) - stripe.place(first + 1)

@@ -13,6 +13,7 @@ from tests.support.fake_client import FakeClient
 from tests.support.waiting import wait_until
 from zbk.cli.main import cli
 from zbk.cli.session import Session
+from zbk.client.operations.ledger_copies import LedgerCopy
 from zbk.errors import EXIT_DAMAGE, CorruptRecordError, LedgerFencedError
 from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -411,6 +412,17 @@ def test_recover_closes_a_ledger_and_shows_its_end(run: Run, client: FakeClient)
         "fragment_count": 1, "repair": None, "missing": {},
     }  # fmt: skip
     assert client.recover_timeout_s == 60
+
+
+def test_the_recovery_of_a_vd_ledger_shows_what_it_left_out(run: Run, client: FakeClient) -> None:
+    run("ledger", "append", "--type", "vd", "--keep-open", stdin=b"a\nb\n")
+    client.copies[0] = [LedgerCopy(bookie_id="a", last_entry_id=4, last_add_synced=1)]
+
+    shown = json.loads(run("ledger", "recover", "0", "-o", "json").stdout)
+
+    assert (shown["last_entry_id"], shown["left_out_count"]) == (1, 3)
+    client.copies[0] = [LedgerCopy(bookie_id="a", why="no answer in time")]
+    assert json.loads(run("ledger", "recover", "0", "-o", "json").stdout)["left_out_count"] is None
 
 
 def test_the_seconds_of_a_recovery_are_its_own(client: FakeClient) -> None:

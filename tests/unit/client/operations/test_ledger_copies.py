@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from tests.support.ledgers import metadata_maker
-from zbk.client.operations.ledger_copies import LedgerCopy, copy_of
+from zbk.client.operations.ledger_copies import LedgerCopy, copy_of, left_out_count
 from zbk.errors import RequestTimeoutError
-from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.entry.words import LedgerState, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.wire.messages import LedgerInfo
 
@@ -51,3 +51,33 @@ def test_what_is_not_known_has_a_reason() -> None:
     assert copy_of(vd, "a", None) == LedgerCopy(bookie_id="a", why="no answer in time")
     assert copy_of(vd, "a", info(is_known=False)).why == "holds nothing of it"
     assert "no answer within 5 s" in copy_of(vd, "a", RequestTimeoutError("bookie a", 5)).why
+
+
+def test_a_striped_ledger_counts_what_is_due_and_not_synced() -> None:
+    made = metadata_maker(ledger_type=LedgerType.VD_JOURNAL)(7)
+    striped = msgspec.structs.replace(
+        made, ensemble_size=4, write_quorum_size=2, fragments=(Fragment(0, ("a", "b", "c", "d")),)
+    )
+
+    found = copy_of(striped, "a", info((0, 0), (3, 4), (7, 8), synced=3))
+
+    assert found.unsynced_count == 3  # 4, 7 and 8
+
+
+@pytest.mark.parametrize(
+    ("copies", "count"),
+    [
+        ([info((0, 5)), info((0, 8), (10, 11))], 6),
+        ([info((0, 5)), info(is_known=False)], 0),
+        ([info((0, 5)), None], None),
+        ([info((0, 7)), None], 2),
+    ],
+)
+def test_a_recovery_left_out_what_bookies_have_after_the_end(
+    copies: list[LedgerInfo | None], count: int | None
+) -> None:
+    closed = msgspec.structs.replace(
+        ledger(LedgerType.VD_JOURNAL), state=LedgerState.CLOSED, last_entry_id=5, length=0
+    )
+
+    assert left_out_count(closed, [copy_of(closed, "a", one) for one in copies]) == count
