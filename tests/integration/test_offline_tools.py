@@ -7,8 +7,12 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 import zbk
 from tests.support.cluster import Shell
+
+BYPASS = zbk.LedgerType.VD_BYPASS_JOURNAL
 
 
 def start(shell: Shell, places: list[str]) -> "subprocess.Popen[bytes]":
@@ -32,7 +36,10 @@ def stop(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
     process.stdout.close()
 
 
-def test_a_bookie_whose_index_was_lost_has_all_of_its_entries_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ledger_type", [zbk.LedgerType.PD_JOURNAL, BYPASS])
+def test_a_bookie_whose_index_was_lost_has_all_of_its_entries_back(
+    tmp_path: Path, ledger_type: zbk.LedgerType
+) -> None:
     """B3: it denies nothing, in between it does not start; B8: what was fenced is fenced."""
     shell = Shell(tmp_path, {"ZBK_METADATA": f"sqlite://{tmp_path}/metadata.db"})
     places = ["--journal-dir", str(tmp_path / "j"), "--ledger-dir", str(tmp_path / "l")]
@@ -42,7 +49,11 @@ def test_a_bookie_whose_index_was_lost_has_all_of_its_entries_back(tmp_path: Pat
     payloads = [b"entry %d " % number * 20 for number in range(20_000)]
     with zbk.connect(shell.environment["ZBK_METADATA"]) as client:
         create = partial(
-            client.create_ledger, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1
+            client.create_ledger,
+            ensemble_size=1,
+            write_quorum_size=1,
+            ack_quorum_size=1,
+            ledger_type=ledger_type,
         )
         with create() as plain:
             plain.append_many(payloads).result()

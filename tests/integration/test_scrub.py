@@ -49,13 +49,18 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
         yield client
 
 
-def filled(client: zbk.Client, digest_type: zbk.DigestType) -> int:
+def filled(
+    client: zbk.Client,
+    digest_type: zbk.DigestType,
+    ledger_type: zbk.LedgerType = zbk.LedgerType.PD_JOURNAL,
+) -> int:
     """Return a ledger on all three bookies, in several entry logs."""
     with client.create_ledger(
         ensemble_size=3,
         write_quorum_size=3,
         ack_quorum_size=2,
         digest_type=digest_type,
+        ledger_type=ledger_type,
         password=PASSWORD,
     ) as ledger:
         for first in range(0, len(PAYLOADS), 500):
@@ -96,12 +101,23 @@ def scrub(cluster: LocalCluster, shell: Shell, exit_code: int, *arguments: str) 
 
 
 @pytest.mark.parametrize("options", [NO_CHECKPOINTS])
-@pytest.mark.parametrize("at", [PREFIX_AT, PAYLOAD_AT])
+@pytest.mark.parametrize(
+    ("ledger_type", "at"),
+    [
+        (zbk.LedgerType.PD_JOURNAL, PREFIX_AT),
+        (zbk.LedgerType.PD_JOURNAL, PAYLOAD_AT),
+        (zbk.LedgerType.VD_BYPASS_JOURNAL, PAYLOAD_AT),
+    ],
+)
 def test_a_flipped_bit_is_found_and_reported_and_no_reader_sees_it(
-    cluster: LocalCluster, client: zbk.Client, tmp_path: Path, at: int
+    cluster: LocalCluster,
+    client: zbk.Client,
+    tmp_path: Path,
+    ledger_type: zbk.LedgerType,
+    at: int,
 ) -> None:
     """B3: neither as wrong bytes nor as an entry that is not there."""
-    ledger_id = filled(client, zbk.DigestType.XXH3)
+    ledger_id = filled(client, zbk.DigestType.XXH3, ledger_type)
     other_id = filled(client, zbk.DigestType.MAC)
     shell = Shell(tmp_path)
     healthy = scrub(cluster, shell, 0, "--all", "--wait")
