@@ -5,11 +5,14 @@ storage actor and the actors that maintain the disk are here: ``upkeep`` does no
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import msgspec
+import pykka
 
 from zbk.config import BookieConfig
+from zbk.errors import CorruptRecordError, OutOfDescriptorsError
 from zbk.storage.checkpoint import Checkpoint
 
 MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
@@ -55,6 +58,14 @@ class Answered(msgspec.Struct, frozen=True):
     value: object = None
 
 
+def reply(reply_to: Sink[Answered] | None, answer: Answered) -> None:
+    """Send an answer, if one is wanted."""
+    if reply_to is None:
+        return
+    with suppress(pykka.ActorDeadError):  # the bookie stops
+        reply_to.tell(answer)
+
+
 class AskStorage(msgspec.Struct, frozen=True):
     """To the storage actor: answer a question in the thread that owns entries and index.
 
@@ -65,6 +76,16 @@ class AskStorage(msgspec.Struct, frozen=True):
     question: StorageQuestion[object]
     reply_to: Sink[Answered] | None = None
     wait_no: int = 0
+
+    def answer(self) -> None:
+        """Answer. Only in the thread that owns entries and index."""
+        try:
+            value = self.question.answer()
+        except (CorruptRecordError, OutOfDescriptorsError) as error:
+            if self.reply_to is None:
+                raise
+            value = error
+        reply(self.reply_to, Answered(self.wait_no, value))
 
 
 class EndCheckpoint(msgspec.Struct, frozen=True):

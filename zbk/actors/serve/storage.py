@@ -19,11 +19,9 @@ explicit LACs, syncs), ``read_requests`` (reads, fences, LACs, ledger info), ``w
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Final, TypeAlias, assert_never
 
 import msgspec
-import pykka
 
 from zbk.actors.base import LendingActor, StopBookie
 from zbk.actors.messages import (
@@ -31,8 +29,7 @@ from zbk.actors.messages import (
     AskStorage,
     EndCheckpoint,
     ForgetLedgers,
-    Sink,
-    StorageQuestion,
+    reply,
 )
 from zbk.actors.serve.access_gate import (
     AccessGate,
@@ -58,9 +55,7 @@ from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.errors import (
     BusyError,
-    CorruptRecordError,
     MalformedMessageError,
-    OutOfDescriptorsError,
     ZbkError,
 )
 from zbk.metrics.buckets import Buckets
@@ -209,16 +204,16 @@ class StorageActor(LendingActor):
                     self._turn.refuse(inbound, BusyError("the bookie stops"))
                 self._turn.when_synced(message.is_quiet)
                 self._turn.end()
-            case AskStorage(question, reply_to, wait_no):
+            case AskStorage():
                 self._ledgers.keep_cursors()  # a checkpoint may write them
-                self._answer(question, reply_to, wait_no)
+                message.answer()
             case EndCheckpoint(checkpoint, reply_to):
                 self._storage.end_checkpoint(checkpoint)
-                _reply(reply_to, Answered(0))
+                reply(reply_to, Answered(0))
                 self._turn.log_syncs.want_all()  # the checkpoint has synced most of them
                 self._turn.log_syncs.begin()
             case ForgetLedgers(ledger_ids, reply_to, wait_no):
-                _reply(reply_to, Answered(wait_no, self._forget(ledger_ids)))
+                reply(reply_to, Answered(wait_no, self._forget(ledger_ids)))
             case ResolveAgain():
                 self._reads.resolve_again(message.fetch)
             case SetKeys() | SetNamespaces() | GrantsChanged():
@@ -227,18 +222,6 @@ class StorageActor(LendingActor):
                 assert_never(message)
         self._watches.answer()
         self._turn.send()
-
-    def _answer(
-        self, question: StorageQuestion[object], reply_to: Sink[Answered] | None, wait_no: int
-    ) -> None:
-        """Answer a question about storage."""
-        try:
-            value = question.answer()
-        except (CorruptRecordError, OutOfDescriptorsError) as error:
-            if reply_to is None:
-                raise
-            value = error
-        _reply(reply_to, Answered(wait_no, value))
 
     def _forget(self, ledger_ids: Sequence[int]) -> bool:
         """Refuse ledgers from now on; return false if storage cannot remember more of them."""
@@ -402,10 +385,3 @@ class StorageActor(LendingActor):
             self._turn.answer(inbound, answer)
         for waiting in ticket.quiesced:
             waiting.synced()
-
-
-def _reply(reply_to: Sink[Answered] | None, answer: Answered) -> None:
-    if reply_to is None:
-        return
-    with suppress(pykka.ActorDeadError):  # the bookie stops
-        reply_to.tell(answer)
