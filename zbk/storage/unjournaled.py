@@ -7,7 +7,8 @@ ledgers the journal has these entries.
 
 A block counts if its checksums match. After a loss of power, blocks that no fsync covered may be
 torn: no client was promised their entries. All that is found is on stable storage when the scan
-returns, before the index points there.
+returns, before the index points there. It is written again for that: if the process before ended
+with a failed fsync, the page cache may show what the disk has not got and no fsync writes.
 
 The journal has a record of the entries of each ``sync`` (``SyncedEntriesRecord``). A ledger that
 lacks such an entry has lost it, with a log or with bytes of it.
@@ -30,7 +31,7 @@ from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_logs.location import ABSENT, entry_locations, location_of
 from zbk.storage.entry_logs.runs import entries_of
-from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan
+from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan, write_again
 from zbk.storage.index.due_entries import due_until
 from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LedgerCache
@@ -69,7 +70,7 @@ class UnjournaledScan:
 
         Raises:
             CorruptRecordError: the index of a ledger is damaged.
-            OSError: an fsync failed.
+            OSError: a write or an fsync failed.
         """
         for log_id in log_ids(self._files, self._directory):
             with suppress(CookieMismatchError):  # another bookie's: its reader meets that
@@ -81,7 +82,7 @@ class UnjournaledScan:
     def _scan(self, log_id: int) -> None:
         path = log_path(self._directory, log_id)
         try:
-            file = self._files.open(path, write=False)
+            file = self._files.open(path)
         except OSError:
             return  # a read of it will fail
         before = self._entry_count
@@ -133,6 +134,7 @@ class UnjournaledScan:
         known = handle.locations_of(entry_ids)
         absent = [at for at, location in enumerate(known) if location == ABSENT]
         if absent:
+            write_again(file, block)
             ids = [entry_ids[at] for at in absent]
             handle.set_locations(ids, locations.__class__("Q", [locations[at] for at in absent]))
             self._entry_count += len(absent)

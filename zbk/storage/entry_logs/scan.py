@@ -146,6 +146,20 @@ class BlockWalk:
         return checksum(body) == header.body_checksum
 
 
+def write_again(file: File, block: Block) -> None:
+    """Write a block, and the header of its log, over themselves: the next fsync covers them.
+
+    Without this an fsync after a failed one may write nothing: the failed one leaves pages that
+    count as written, in a page cache that outlives the process.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    start = block.offset - BLOCK_HEADER_SIZE
+    file.pwrite([file.pread(LOG_HEADER_SIZE, 0)], 0)
+    file.pwrite([file.pread(BLOCK_HEADER_SIZE + block.size, start)], start)
+
+
 class EntryLogScan:
     """One log, read from outside the bookie's storage.
 

@@ -36,7 +36,7 @@ from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_logs.location import entry_locations, location_of
 from zbk.storage.entry_logs.runs import entries_of
-from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan
+from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan, write_again
 from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.storage.tools.new_index import NewIndex
 from zbk.storage.tools.rebuild_sources import AskOthers
@@ -134,7 +134,7 @@ class Reindex:
         if ledgers is not None and not any(one in self._lost for one in ledgers):
             return False
         before = self._entry_count
-        with closing(self._files.open(path, write=False)) as file:
+        with closing(self._files.open(path)) as file:
             size = file.size()
             if size > self._size_left:
                 told = "there are more entry logs than a start reads"
@@ -157,6 +157,8 @@ class Reindex:
                     self._doubt_all(f"{file.path} is damaged at byte {found.offset}")
             elif found.header.ledger_id in self._lost:
                 is_taken = self._take(cache, file, log_id, found)
+                if is_taken and not is_promised:
+                    write_again(file, found)
                 if is_promised and not is_taken:
                     self._doubtful.add(found.header.ledger_id)
 

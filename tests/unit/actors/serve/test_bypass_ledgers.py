@@ -1,17 +1,18 @@
 """Ledgers that bypass the journal: what a sync promises, and what a start finds, crash by crash."""
 
+import errno
 from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, write_lac
 from zbk.actors.serve.log_syncs import LogsSynced
 from zbk.actors.serve.storage_door import Quiesce, Requests
 from zbk.durability.limbo import LossReason
-from zbk.errors import BusyError, OutOfDescriptorsError
+from zbk.errors import BusyError, OutOfDescriptorsError, StorageFailedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, SyncedEntriesRecord
@@ -345,6 +346,29 @@ def test_what_is_found_outlives_the_next_loss_of_power(disk: SimulatedDisk) -> N
     disk.crash(Random(2))
 
     assert held(bookie(disk).storage) == [(0, 2)]
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_what_is_found_after_a_failed_fsync_outlives_the_next_loss_of_power(
+    disk: SimulatedDisk, is_synced: bool
+) -> None:
+    """The failed fsync left clean pages: another one writes nothing, and reports nothing."""
+    world = bookie(disk)
+    add_some(world, 0, 2)
+    if is_synced:
+        world.say(SYNC)
+        sync_all(world)
+    for first in range(2, 40, 2):
+        add_some(world, first, 2)
+    world.say(SYNC)
+    disk.faults = [Fault("sync", errno.EIO, path_part="/logs/")]
+    with pytest.raises(StorageFailedError):
+        sync_all(world)
+    disk.process_crash()
+    assert held(bookie(disk).storage) == [(0, 39)]
+    disk.crash(Random(2))
+
+    assert held(bookie(disk).storage) == [(0, 39)]
 
 
 def test_a_ledger_that_was_deleted_is_not_found_again(disk: SimulatedDisk) -> None:
