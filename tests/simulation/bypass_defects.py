@@ -79,5 +79,6 @@ def counts_what_came_later(self: LogSyncs, directory_no: int) -> Sequence[Unsync
     """Y5: what was added during an fsync counts as synced by it."""
     synced = _ended(self, directory_no)
     directory = self._directories[directory_no]
-    directory.running, directory.waiting = directory.waiting, {}
+    directory.wanted = set(directory.waiting)
+    directory.running = directory.take()
     return [*synced, *_ended(self, directory_no)]

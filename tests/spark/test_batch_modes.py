@@ -54,6 +54,17 @@ def test_modes_that_spark_does_not_grant_are_refused_by_spark(
     assert "UNSUPPORTED_DATA_SOURCE_SAVE_MODE" in text
 
 
+@pytest.mark.parametrize("ledger_type", ["VD_JOURNAL", "VD_BYPASS_JOURNAL"])
+def test_the_ledgers_of_a_load_may_be_striped(events: DataSetName, ledger_type: str) -> None:
+    events.write(
+        events.spark.range(0, 20_000, 1, 2),
+        ledgerType=ledger_type,
+        ensembleSize="3",
+        writeQuorumSize="2",
+    )
+    assert events.read().selectExpr("count(id)", "sum(id)").first() == (20_000, sum(range(20_000)))
+
+
 def test_a_table_is_refused_and_a_temporary_view_works(
     events: DataSetName, spark: SparkSession
 ) -> None:
@@ -149,7 +160,6 @@ def test_another_schema_is_refused_before_any_data_moves(events: DataSetName) ->
         ({"entryBytes": "2m"}, "must be between 4096 and 1048576 bytes"),
         ({"entryBytes": "many"}, "entryBytes='many'"),
         ({"columns": "id"}, "columns='id': is not an option to write; those: ackQuorumSize"),
-        ({"ensembleSize": "3", "writeQuorumSize": "2"}, "cannot be striped"),
         ({"ackQuorumSize": "4"}, "ack quorum size >= 1, got 3, 3, 4"),
         ({"ensembleSize": "9"}, "need 9 bookies, have 3"),
         ({"ledgerType": "MEMORY"}, "is none of PD_JOURNAL, VD_JOURNAL, VD_BYPASS_JOURNAL"),

@@ -39,8 +39,6 @@ class Plan(msgspec.Struct, frozen=True):
         """Return a new one."""
         ledger_type = dice.choice(list(zbk.LedgerType))
         quorums = dice.choice(QUORUMS)
-        if ledger_type.is_volatile and quorums[0] != quorums[1]:
-            quorums = QUORUMS[0]  # a VD ledger cannot be striped
         return cls(dice.randrange(2**32), dice.choice(LEDGER_SIZES), ledger_type, quorums)
 
     def batches(self) -> Iterator[list[bytes]]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import LEDGER_ID, World, add, batch, read, read_lac, write_lac
-from zbk.actors.messages import Answered, AskStorage
+from zbk.actors.messages import Answered, AskStorage, EndCheckpoint
 from zbk.actors.serve.journal import JournalActor, NoteSynced
 from zbk.actors.serve.sync_queue import AppendGroup, SyncQueue
 from zbk.actors.space_gate import SpaceGate
@@ -271,6 +271,7 @@ class Checkpoints:
 
     def __init__(self, world: World) -> None:
         self.now_ms = 10_000
+        self._world = world
         self.actor = DirectCheckpointActor(
             world.storage,
             self,
@@ -282,10 +283,14 @@ class Checkpoints:
         self.actor.actor_ref = self
 
     def tell(self, message: object) -> None:
-        if isinstance(message, AskStorage):
-            self.actor.on_receive(Answered(message.wait_no, message.question.answer()))
-        else:
-            self.actor.on_receive(message)
+        match message:
+            case AskStorage(question, _, wait_no):
+                self.actor.on_receive(Answered(wait_no, question.answer()))
+            case EndCheckpoint(checkpoint):
+                self._world.storage.end_checkpoint(checkpoint)
+                self.actor.on_receive(Answered(0, None))
+            case _:
+                self.actor.on_receive(message)
 
     def tick(self) -> None:
         self.now_ms += 1_000

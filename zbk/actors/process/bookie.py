@@ -65,7 +65,6 @@ from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import lift_memory_limit, limit_memory
 from zbk.system.waking_event import WakingEvent
-from zbk.transport.greeting import Identity
 from zbk.version import __version__
 
 LOG = EventLog("zbk.bookie")
@@ -290,18 +289,10 @@ class Bookie:
     def _start_actors(
         self, start: StartParts, storage: BookieStorage, incarnation: int
     ) -> BookieActors:
-        config = self.config
-        identity = Identity(
-            instance_id=start.cookie.instance_id,
-            bookie_id=start.cookie.bookie_id,
-            incarnation=incarnation,
-            credit_size=config.connection_credit_size,
-            entry_size_max=config.entry_size_max,
-        )
         parts = BookieParts(
             self._files,
-            config,
-            identity,
+            self.config,
+            start.identity(self.config, incarnation),
             start.store,
             storage,
             start.gate,

@@ -20,6 +20,7 @@ from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.service_note import ServiceNote
 from zbk.storage.entry_logs.own_logs import OwnLogLimits
 from zbk.system.files import FileSystem
+from zbk.transport.greeting import Identity
 from zbk.transport.router import FrontSecurity
 
 
@@ -33,6 +34,16 @@ class StartParts(msgspec.Struct, frozen=True):
     note: ServiceNote  # of the directories out of service
     security: FrontSecurity | None  # None: connections are not encrypted
     trail: AuditTrail | None  # None: there is no audit log
+
+    def identity(self, config: BookieConfig, incarnation: int) -> Identity:
+        """Return what the bookie says of itself to those who connect."""
+        return Identity(
+            instance_id=self.cookie.instance_id,
+            bookie_id=self.cookie.bookie_id,
+            incarnation=incarnation,
+            credit_size=config.connection_credit_size,
+            entry_size_max=config.entry_size_max,
+        )
 
 
 def closed_storage(
