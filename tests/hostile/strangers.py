@@ -36,10 +36,10 @@ BULK_COUNT: Final = 50
 """Connections at a time; messages of one connection."""
 
 GREETING_SIZE: Final = 64
-"""What ZeroMQ says to everyone: its version, and that it wants CURVE."""
+"""The greeting of ZeroMQ: its version, and that it wants CURVE."""
 
 WELCOME_SIZE: Final = 2 + 168
-"""What CURVE says to whoever knows the key of the bookie, before it knows who that is."""
+"""The answer of CURVE to a peer that knows the key of the bookie, and has not shown its own."""
 
 HARMLESS: Final = {"hello", "ping", "bookie_info", "watch_lacs"}
 """Requests that any principal may send; watches are decided one by one, and these name none."""

@@ -252,39 +252,22 @@ def test_a_bookie_without_space_is_read_only_and_ready(tmp_path: Path) -> None:
         assert "[i]writable failed" in ready.body
 
 
-def test_unsynced_bytes_of_a_volatile_ledger_rise_and_fall(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ledger_type", "moved", "place"),
+    [
+        (zbk.LedgerType.VD_JOURNAL, BY_VOLATILE_LEDGERS, "journal"),
+        (zbk.LedgerType.VD_BYPASS_JOURNAL, BY_BYPASS_LEDGERS, "entry_log"),
+    ],
+)
+def test_unsynced_bytes_of_a_volatile_ledger_rise_and_fall(
+    tmp_path: Path, ledger_type: zbk.LedgerType, moved: set[str], place: str
+) -> None:
     options = options_of(sync_interval_ms=0, checkpoint_interval_ms=3_600_000)
     with (
         LocalCluster(tmp_path / "data", bookie_count=1, bookie_options=options) as cluster,
         zbk.connect(cluster.metadata_uri) as client,
         client.create_ledger(
-            ensemble_size=1,
-            write_quorum_size=1,
-            ack_quorum_size=1,
-            ledger_type=zbk.LedgerType.VD_JOURNAL,
-        ) as ledger,
-    ):
-        url = url_of(client)
-        before = Scrape(url)
-        ledger.append_many([ENTRY] * 20).result()
-        wait_moved(url, before, BY_VOLATILE_LEDGERS)
-        assert Scrape(url).value("zbk_journal_unsynced_bytes") >= 20_000
-        ledger.sync()
-        after = Scrape(url)
-        assert after.value("zbk_journal_unsynced_bytes") == 0
-        assert after.value("zbk_journal_unsynced_age_seconds") == 0
-
-
-def test_unsynced_bytes_in_entry_logs_rise_and_fall(tmp_path: Path) -> None:
-    options = options_of(sync_interval_ms=0, checkpoint_interval_ms=3_600_000)
-    with (
-        LocalCluster(tmp_path / "data", bookie_count=1, bookie_options=options) as cluster,
-        zbk.connect(cluster.metadata_uri) as client,
-        client.create_ledger(
-            ensemble_size=1,
-            write_quorum_size=1,
-            ack_quorum_size=1,
-            ledger_type=zbk.LedgerType.VD_BYPASS_JOURNAL,
+            ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, ledger_type=ledger_type
         ) as ledger,
     ):
         url = url_of(client)
@@ -292,12 +275,12 @@ def test_unsynced_bytes_in_entry_logs_rise_and_fall(tmp_path: Path) -> None:
         ledger.sync()
         before = Scrape(url)
         ledger.append_many([ENTRY] * 20).result()
-        wait_moved(url, before, BY_BYPASS_LEDGERS)
-        assert Scrape(url).value("zbk_entry_log_unsynced_bytes") >= 20_000
+        wait_moved(url, before, moved)
+        assert Scrape(url).value(f"zbk_{place}_unsynced_bytes") >= 20_000
         ledger.sync()
         after = Scrape(url)
-        assert after.value("zbk_entry_log_unsynced_bytes") == 0
-        assert after.value("zbk_entry_log_unsynced_age_seconds") == 0
+        assert after.value(f"zbk_{place}_unsynced_bytes") == 0
+        assert after.value(f"zbk_{place}_unsynced_age_seconds") == 0
 
 
 def test_an_unclean_stop_puts_ledgers_into_limbo(tmp_path: Path) -> None:

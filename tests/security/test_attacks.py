@@ -75,7 +75,7 @@ def scene(folder: Path, descriptor_count: int = 0) -> Iterator[tuple[Scene, Neig
 
 @pytest.fixture
 def many_descriptors() -> Iterator[None]:
-    """Let this process open ten thousand connections."""
+    """Raise the limit of this process to ten thousand descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 10_000:
         pytest.skip(f"this process may open {hard} files")

@@ -8,7 +8,7 @@ import zmq
 import zbk
 from tests.support.cluster import QUICK
 from tests.support.http import Scrape
-from tests.support.secure_cluster import Keyring
+from tests.support.secure_cluster import Keyring, is_refused
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.records.bookies import BookieRegistry
@@ -100,18 +100,8 @@ def test_a_removed_key_is_cut_off_in_the_middle_of_its_work(
         keys.remove(cluster, "bob", "bob")
 
         bookie_id = bob.list_bookies()[0].bookie_id
-        wait_until(lambda: _is_refused(bob, bookie_id), timeout_s=1.0)
+        wait_until(lambda: is_refused(bob, bookie_id), timeout_s=1.0)
         with pytest.raises(zbk.ZbkError):
             his.append(b"y")
         hers.append(b"y")
         hers.close()
-
-
-def _is_refused(client: zbk.Client, bookie_id: str) -> bool:
-    try:
-        client.bookie_info(bookie_id)
-    except zbk.KeyRefusedError:
-        return True
-    except zbk.BookieUnavailableError:  # the connection that was cut off
-        return False
-    return False

@@ -12,7 +12,7 @@ import pytest
 import zbk
 from tests.security.test_rotation import RollingCluster
 from tests.support.cluster import Shell
-from tests.support.secure_cluster import Keyring
+from tests.support.secure_cluster import Keyring, is_refused
 from tests.support.waiting import wait_until
 
 ALLOWED = ("--security", "allowed")
@@ -80,13 +80,3 @@ def test_keys_are_enforced_and_rights_are_not_before_all_bookies_require_keys(
         assert contents(bob, open_one.ledger_id) == [b"of nobody"]  # it has no owner
         with pytest.raises(zbk.AccessDeniedError):
             contents(bob, hers.ledger_id)
-
-
-def is_refused(client: zbk.Client, bookie_id: str) -> bool:
-    try:
-        client.bookie_info(bookie_id)
-    except zbk.KeyRefusedError:
-        return True
-    except zbk.BookieUnavailableError:  # the connection that was cut off
-        return False
-    return False

@@ -57,7 +57,7 @@ class SimulatedAdministrator:
             bookie.hear_of_keys()
 
     def _turn_grant(self) -> None:
-        """Take a grant away, or give it back."""
+        """Revoke a grant, or give it again."""
         rights, tape = self._rights, self._world.tape
         ledger_id = tape.pick(rights.ledger_ids)
         name, right = tape.pick(

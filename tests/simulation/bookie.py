@@ -543,7 +543,7 @@ class SimulatedBookie:
         self.tell_storage_actor(Requests(batch))
 
     def tell_storage_actor(self, message: StorageMessage) -> None:
-        """Have the storage actor handle a message."""
+        """Give the storage actor a message to handle."""
         self._storage_actor.handle(message)
 
     def hear_of_keys(self) -> None:

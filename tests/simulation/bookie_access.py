@@ -32,7 +32,7 @@ class HearingBookie(Protocol):
         ...
 
     def tell_storage_actor(self, message: AccessMessage) -> None:
-        """Have the storage actor handle a message."""
+        """Give the storage actor a message to handle."""
         ...
 
 

@@ -28,7 +28,7 @@ class SteppingBookie(Protocol):
         ...
 
     def tell_storage_actor(self, message: StorageMessage) -> None:
-        """Have the storage actor handle a message."""
+        """Give the storage actor a message to handle."""
         ...
 
     def ask_checkpoint(self, done: Callable[[], None]) -> None:

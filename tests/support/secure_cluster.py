@@ -86,3 +86,14 @@ def _change(cluster: LocalCluster, change: Change) -> None:
         PrincipalStore(store).change(change)
     finally:
         store.close()
+
+
+def is_refused(client: zbk.Client, bookie_id: str) -> bool:
+    """Return whether a bookie refuses the key of a client now."""
+    try:
+        client.bookie_info(bookie_id)
+    except zbk.KeyRefusedError:
+        return True
+    except zbk.BookieUnavailableError:  # the connection that was cut off
+        return False
+    return False

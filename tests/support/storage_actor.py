@@ -264,6 +264,22 @@ class World:
         return type(from_wire(answer.code, tuple(answer.fields)))
 
 
+def held(
+    storage: BookieStorage, ledger_id: int, payload: Callable[[int], bytes]
+) -> list[tuple[int, int]]:
+    """Return the ids that a ledger has, as ranges; each entry has the payload of its id."""
+    if storage.homes.info(ledger_id) is None:
+        return []
+    ledger = storage.homes.ledger(ledger_id)
+    ranges, _ = ledger.held_ranges(0, range_count_max=99, entry_count_max=999)
+    for first, last in ranges:
+        for entry_id in range(first, last + 1):
+            resolved = ledger.resolve(range(entry_id, entry_id + 1), 1 << 20)
+            assert resolved is not None
+            assert payload(entry_id) in storage.home_of(resolved).fetch(resolved)[1]
+    return ranges
+
+
 class _Tell:
     def __init__(self, box: list) -> None:  # type: ignore[type-arg]  # of groups, or of fetches
         self._box = box

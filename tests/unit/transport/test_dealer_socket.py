@@ -20,17 +20,24 @@ READ_COUNT = 50
 """libzmq looks for news of its connections at each hundredth frame: in the middle of a message."""
 
 
-def receive_from_a_peer_that_dies() -> None:
-    """Receive a part of a message, lose the peer, and receive the rest."""
-    own, others = zmq.Context(), zmq.Context()
-    peer = others.socket(zmq.ROUTER)
+def connected(
+    own: "zmq.Context[zmq.Socket[bytes]]", peer: "zmq.Socket[bytes]"
+) -> tuple[DealerSocket, bytes]:
+    """Return a dealer that is connected to a peer, and the routing id of its life there."""
     port = peer.bind_to_random_port("tcp://127.0.0.1")
     life = Attempt("b-1", Door(f"tcp://127.0.0.1:{port}"), ANONYMOUS, 5_000)
     dealer = DealerSocket(own, life)
     dealer.socket.connect(life.address)
     wait_until(lambda: dealer.next_event() == zmq.EVENT_HANDSHAKE_SUCCEEDED)
     assert dealer.try_send([b"go"])
-    routing_id = peer.recv_multipart()[0]
+    return dealer, peer.recv_multipart()[0]
+
+
+def receive_from_a_peer_that_dies() -> None:
+    """Receive a part of a message, lose the peer, and receive the rest."""
+    own, others = zmq.Context(), zmq.Context()
+    peer = others.socket(zmq.ROUTER)
+    dealer, routing_id = connected(own, peer)
     for _ in range(MESSAGE_COUNT):
         peer.send_multipart([routing_id, *[b"x"] * FRAME_COUNT])
     peer.send_multipart([routing_id, b"last"])
@@ -56,13 +63,7 @@ def receive_nothing_until_the_peer_has_died() -> None:
     own, others = zmq.Context(), zmq.Context()
     peer = others.socket(zmq.ROUTER)
     peer.setsockopt(zmq.SNDHWM, 0)
-    port = peer.bind_to_random_port("tcp://127.0.0.1")
-    life = Attempt("b-1", Door(f"tcp://127.0.0.1:{port}"), ANONYMOUS, 5_000)
-    dealer = DealerSocket(own, life)
-    dealer.socket.connect(life.address)
-    wait_until(lambda: dealer.next_event() == zmq.EVENT_HANDSHAKE_SUCCEEDED)
-    assert dealer.try_send([b"go"])
-    routing_id = peer.recv_multipart()[0]
+    dealer, routing_id = connected(own, peer)
     for _ in range(UNREAD_COUNT):
         peer.send_multipart([routing_id, b"x" * 1_000])
     peer.close(linger=0)

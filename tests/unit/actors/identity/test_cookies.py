@@ -21,13 +21,6 @@ CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l")
 
 
 @pytest.fixture
-def store() -> Iterator[MemoryStore]:
-    opened = MemoryStore(MemoryTree())
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def disk() -> SimulatedDisk:
     return SimulatedDisk()
 

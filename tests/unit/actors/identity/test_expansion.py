@@ -1,6 +1,5 @@
 """A bookie gets more directories, all of them empty."""
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -30,13 +29,6 @@ MORE = BookieConfig(journal_dir=("/j1", "/j2"), ledger_dir=("/l1", "/l2", "/l3")
 LEDGERS_ONLY = BookieConfig(journal_dir="/j1", ledger_dir=("/l1", "/l2"))
 JOURNALS_ONLY = BookieConfig(journal_dir=("/j1", "/j2"), ledger_dir="/l1")
 NEW = ("/j2", "/l2", "/l3")
-
-
-@pytest.fixture
-def store() -> Iterator[MemoryStore]:
-    opened = MemoryStore(MemoryTree())
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What the cluster knows of a bookie and its directories do not show, at each kind of start."""
 
 import copy
-from collections.abc import Iterator
 from random import Random
 
 import msgspec
@@ -105,13 +104,6 @@ class Start:
         """Stop in good order."""
         self.storage.close()
         self.losses.end_serving()
-
-
-@pytest.fixture
-def store() -> Iterator[MemoryStore]:
-    opened = MemoryStore(MemoryTree())
-    yield opened
-    opened.close()
 
 
 def fill(storage: BookieStorage, ledger_id: int) -> None:

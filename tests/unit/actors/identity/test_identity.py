@@ -1,6 +1,5 @@
 """Who a bookie is, and whom the cluster takes it for."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -15,13 +14,6 @@ from zbk.metadata.records.bookies import BookieRegistry
 from zbk.storage.directory.identity import next_incarnation, read_cookie
 
 CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l", listen="tcp://127.0.0.1:3181")
-
-
-@pytest.fixture
-def store() -> Iterator[MemoryStore]:
-    opened = MemoryStore(MemoryTree())
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

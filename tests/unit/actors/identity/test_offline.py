@@ -1,6 +1,5 @@
 """Commands for a stopped bookie: whose directories, held by whom, and what becomes of them."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -8,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.memory_store import MemoryStore, MemoryTree
+from tests.support.memory_store import MemoryStore
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.identity.identity import check_identity, init_identity
 from zbk.actors.identity.offline import check, rebuild_index, wipe_bookie
@@ -34,13 +33,6 @@ from zbk.storage.replay import add_batches
 
 CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l")
 PASSWORD = b"s3cret"
-
-
-@pytest.fixture
-def store() -> Iterator[MemoryStore]:
-    opened = MemoryStore(MemoryTree())
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

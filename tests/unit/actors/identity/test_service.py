@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.memory_store import MemoryStore, MemoryTree
+from tests.support.memory_store import MemoryStore
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.actors.identity.cookies import look
 from zbk.actors.identity.identity import check_identity, in_service, init_identity, service_note
@@ -38,13 +38,6 @@ JOURNALS, LEDGERS = ("/j1", "/j2"), ("/l1", "/l2")
 CONFIG = BookieConfig(journal_dir=JOURNALS, ledger_dir=LEDGERS)
 ALL = [*JOURNALS, *LEDGERS]
 KEY = bytes(16)
-
-
-@pytest.fixture
-def store() -> Iterator[MemoryStore]:
-    opened = MemoryStore(MemoryTree())
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

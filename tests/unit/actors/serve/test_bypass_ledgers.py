@@ -9,6 +9,7 @@ import pytest
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, write_lac
+from tests.support.storage_actor import held as held_with
 from zbk.actors.serve.log_syncs import LogsSynced
 from zbk.actors.serve.storage_door import Quiesce, Requests
 from zbk.durability.limbo import LossReason
@@ -64,16 +65,7 @@ def cursors(answers: list[Message]) -> list[int]:
 
 
 def held(storage: BookieStorage, ledger_id: int = LEDGER_ID) -> list[tuple[int, int]]:
-    if storage.homes.info(ledger_id) is None:
-        return []
-    ledger = storage.homes.ledger(ledger_id)
-    ranges, _ = ledger.held_ranges(0, range_count_max=99, entry_count_max=999)
-    for first, last in ranges:
-        for entry_id in range(first, last + 1):
-            resolved = ledger.resolve(range(entry_id, entry_id + 1), 1 << 20)
-            assert resolved is not None
-            assert payload(entry_id) in storage.home_of(resolved).fetch(resolved)[1]
-    return ranges
+    return held_with(storage, ledger_id, payload)
 
 
 # ------------------------------------------------------------------ while it runs

@@ -1,6 +1,7 @@
 """Bypass ledgers with entry logs of their own: syncs, crashes at each step, and their deletion."""
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, World, add, batch
+from tests.support.storage_actor import held as held_with
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.lost_files import look
@@ -56,16 +58,7 @@ def unsynced(world: World) -> dict[int, int]:
 
 
 def held(storage: BookieStorage, ledger_id: int) -> list[tuple[int, int]]:
-    if storage.homes.info(ledger_id) is None:
-        return []
-    ledger = storage.homes.ledger(ledger_id)
-    ranges, _ = ledger.held_ranges(0, range_count_max=99, entry_count_max=999)
-    for first, last in ranges:
-        for entry_id in range(first, last + 1):
-            resolved = ledger.resolve(range(entry_id, entry_id + 1), 1 << 20)
-            assert resolved is not None
-            assert payload(ledger_id, entry_id) in storage.home_of(resolved).fetch(resolved)[1]
-    return ranges
+    return held_with(storage, ledger_id, partial(payload, ledger_id))
 
 
 # ------------------------------------------------------------------ syncs
