@@ -7,11 +7,11 @@ are the other bookies in the fragments that name it. Fragments that do not name 
 After an unclean stop, ledgers of volatile levels are in question, and of these the entries that
 were acknowledged before an fsync. Other bookies were sent the same entries:
 
-    Every peer is asked what it holds, also one in limbo. Entries that a peer holds, that are due
-    here and that are missing here are copied; then the ledger is cleared. The re-check waits for a
-    peer that does not answer, but no longer than the grace period: entries that no bookie synced
-    may be lost together with several bookies. Entries that a peer holds but does not give keep the
-    ledger in limbo.
+    Every peer is asked what it holds, also one in limbo. Entries that a peer holds on its slot,
+    that are due here and that are missing here are copied; then the ledger is cleared. The re-check
+    waits for a peer that does not answer, but no longer than the grace period: entries that no
+    bookie synced may be lost together with several bookies. Entries that a peer holds but does not
+    give keep the ledger in limbo.
 
 After a loss of everything, at any level, this bookie must hold a closed fragment as its metadata
 say:
@@ -50,7 +50,13 @@ from zbk.protocol.entry.spans import Span, merged, overlaps, spans_text
 from zbk.protocol.entry.words import ENTRY_ID_MAX
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.procedure import Procedure, Steps
-from zbk.protocol.repair.copy_order import CopyOrder, ends_of, missing_spans, without_source
+from zbk.protocol.repair.copy_order import (
+    CopyOrder,
+    due_runs,
+    ends_of,
+    missing_spans,
+    without_source,
+)
 from zbk.protocol.repair.fragment_copy_events import CopyResult
 from zbk.protocol.repair.holdings import AskHoldings, Holdings
 from zbk.protocol.repair.repair_effects import (
@@ -134,8 +140,8 @@ class _Part(msgspec.Struct, frozen=True):
     span: Span
 
     @property
-    def peers(self) -> list[str]:
-        return [b for slot, b in enumerate(self.fragment.bookies) if slot != self.slot]
+    def peers(self) -> list[tuple[int, str]]:
+        return [one for one in enumerate(self.fragment.bookies) if one[0] != self.slot]
 
     def missing(self, first_entry_id: int, own: Sequence[Span]) -> tuple[Span, ...]:
         span = (first_entry_id, self.span[1])
@@ -227,14 +233,19 @@ class LedgerRecheck(Procedure[RecheckEffect, RecheckResult]):
                 first_entry_id = first + 1
 
     def _held_by_peers(self, part: _Part) -> Steps[RecheckEffect, list[Span]]:
-        """Ask all peers what they hold, silent ones again and again; return what any holds."""
+        """Ask all peers what they hold, silent ones again and again; return what any holds.
+
+        Only of what is due on its slot: a peer may hold more from a slot that it had before, and
+        neither a copy nor a reader asks it for that.
+        """
         held: list[Span] = []
         to_ask = part.peers
         while to_ask:
-            awaited: list[str] = []
-            for peer in to_ask:
+            awaited: list[tuple[int, str]] = []
+            for slot, peer in to_ask:
                 try:
-                    held += yield from self._holdings(peer, part.span)
+                    found = yield from self._holdings(peer, part.span)
+                    held += due_runs(part.metadata.quorum, slot, found)
                     self._patience.answered(peer)
                 except ZbkError:
                     now_ms = yield ReadClock()
@@ -242,7 +253,7 @@ class LedgerRecheck(Procedure[RecheckEffect, RecheckResult]):
                     if self._patience.is_over(peer, now_ms):
                         self._silent.add(peer)
                     else:
-                        awaited.append(peer)
+                        awaited.append((slot, peer))
             to_ask = awaited
             if to_ask:
                 yield WaitUntil((yield ReadClock()) + ASK_PAUSE_MS)

@@ -167,6 +167,16 @@ def test_a_ledger_that_does_not_name_the_bookie_is_cleared_and_nobody_is_asked()
         assert not world.asked
 
 
+def test_what_a_peer_holds_from_an_earlier_slot_keeps_no_striped_ledger_in_limbo() -> None:
+    """Nothing is copied from it, as no reader asks it; else two bookies wait for each other."""
+    world = World(ledger(quorum=Quorum(3, 2, 1), kind=VD), b=set(), c={0, 2})
+
+    result = world.attempt(has_lost_fences=False)
+
+    assert result == RecheckResult(copied_count=1)
+    assert world.held["a"] == {2}
+
+
 def test_without_its_metadata_a_ledger_stays_in_limbo() -> None:
     recheck = LedgerRecheck("a", has_lost_fences=True, patience=Patience(0))
     recheck.begin()

@@ -10,7 +10,7 @@ Source: BookKeeper's ``LedgerFragment`` and ``LedgerChecker``; the autorecovery 
 Rereplication process.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -106,6 +106,25 @@ def missing_spans(quorum: Quorum, slot: int, span: Span, held: Sequence[Span]) -
         found.append((start, end))
         joint = _first_due(quorum, slot, end + 1)
     return tuple(found)
+
+
+def due_runs(quorum: Quorum, slot: int, held: Iterable[Span]) -> Iterator[Span]:
+    """Yield the ids among ascending ranges that are due on a slot, as runs without gaps.
+
+    >>> list(due_runs(Quorum(3, 2, 1), 2, [(0, 5)]))
+    [(1, 2), (4, 5)]
+    """
+    if not quorum.is_striped:
+        yield from held
+        return
+    for first, last in held:
+        start = _first_due(quorum, slot, first)
+        while start <= last:
+            end = start
+            while end < last and quorum.holds(slot, end + 1):
+                end += 1
+            yield start, end
+            start = _first_due(quorum, slot, end + 1)
 
 
 def without_source(
