@@ -22,6 +22,7 @@ from zbk.auditor.check_by_hand import check_by_hand
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 from zbk.config import BookieConfig
+from zbk.config.running import RunningOptions
 from zbk.http import serve
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.stores.connect import open_store
@@ -76,7 +77,7 @@ def api(running: LocalCluster) -> Iterator[Api]:
         journal_dir=str(running.folder / "bookie0/journal"),
         ledger_dir=str(running.folder / "bookie0/ledgers"),
     )
-    cluster = Cluster(running.metadata_uri, bookie_config=config)
+    cluster = Cluster(running.metadata_uri, running=RunningOptions(config))
     cluster.bookie_id = running.bookies[0].bookie_id
     access = Access(is_loopback=True, has_actions=True)
     server = serve(Starlette(routes=admin_routes(cluster, access)), "127.0.0.1:0")

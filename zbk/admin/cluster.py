@@ -41,14 +41,14 @@ class Cluster:
         self,
         metadata: str,
         *,
-        bookie_config: BookieConfig | None = None,
+        running: RunningOptions[BookieConfig] | None = None,
         option_sources: Mapping[str, str] | None = None,
         connect: "Callable[[str], Client] | None" = None,
         open_connection: "Callable[[str], ClusterConnection] | None" = None,
         security: SecurityConfig = NO_SECURITY,
     ) -> None:
         self.metadata = metadata
-        self.running = None if bookie_config is None else RunningOptions(bookie_config)
+        self.running = running
         """The options of the bookie of this process; ``None`` in a process without one."""
         self.read_options: Callable[[], BookieConfig] | None = None
         """Reads them again, from where the process got them."""
@@ -98,10 +98,6 @@ class Cluster:
     def bookie_config(self) -> BookieConfig | None:
         """The options in use by the bookie of this process."""
         return None if self.running is None else self.running.config
-
-    @bookie_config.setter
-    def bookie_config(self, config: BookieConfig | None) -> None:
-        self.running = None if config is None else RunningOptions(config)
 
     def audit(self, record: AuditRecord) -> None:
         """Write a record into the audit log, if there is one. After ``close`` it does nothing."""

@@ -10,7 +10,7 @@ from zbk.admin.cluster import Cluster
 from zbk.admin.operation import Arguments
 from zbk.config import BookieConfig
 from zbk.config.sources import DEFAULT
-from zbk.errors import InvalidOptionError
+from zbk.errors import InvalidOptionError, UnavailableError
 from zbk.health.redaction import known_secrets, redacted_option
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ def expand_storage(cluster: Cluster, _given: Arguments) -> dict[str, Any]:
         config, journal_dir=wanted.journal_dir, ledger_dir=wanted.ledger_dir
     )
     found = check_expansion(OsFiles(), cluster.store, expanded)
-    bookie.expanded = expanded
-    bookie.request_stop("expansion of its storage")
+    if bookie.ended.is_set():
+        raise UnavailableError("the bookie is stopping: ask again when it has started")
+    bookie.request_expansion(expanded)
     return {"bookie_id": found.after.bookie_id, "added": list(found.new)}
 
 

@@ -76,10 +76,10 @@ def set_server_config(cluster: Cluster, given: Arguments) -> dict[str, str]:
     level = given["log_level"]
     if level is None and not wanted:
         raise InvalidOptionError("options", "", "give one or more that need no restart")
-    if wanted and cluster.running is None:
-        reason = "the process has no bookie: ask at the address of the bookie"
-        raise InvalidOptionError(", ".join(wanted), "", reason)
-    if wanted and cluster.running is not None:
+    if wanted:
+        if cluster.running is None:
+            reason = "the process has no bookie: ask at the address of the bookie"
+            raise InvalidOptionError(", ".join(wanted), "", reason)
         cluster.running.change(wanted)
         LOG.warning("config.changed", "options were changed: %(names)s", names=Names(wanted))
     changed = {name: _text(cluster, name) for name in wanted}

@@ -67,6 +67,7 @@ class Autorecovery:
         self._connect = connect or (lambda: connection_of(config))
         self._auditor: AuditorThread | None = None
         self._worker: ReplicationWorker | None = None
+        self._parts_lock = threading.Lock()  # of the options, and of the parts that have them
         self._session: SessionMetrics | None = None
         self._backlog = RepairBacklog()
         self._is_ending = WakingEvent()
@@ -84,10 +85,11 @@ class Autorecovery:
 
     def change_options(self, config: AutorecoveryConfig) -> None:
         """Use other live options. Any thread."""
-        self._config = config  # of the parts, if they start later
-        for part in (self._auditor, self._worker):
-            if part is not None:
-                part.change_options(config)
+        with self._parts_lock:
+            self._config = config  # of the parts, if they start later
+            for part in (self._auditor, self._worker):
+                if part is not None:
+                    part.change_options(config)
 
     def request_stop(self) -> None:
         """Start to end, without waiting."""
@@ -167,9 +169,10 @@ class Autorecovery:
             pause_ms = max(LOOK_INTERVAL_MS, LOOK_SHARE * (monotonic_ms() - begun_ms))
 
     def _parts(self, connection: ClusterConnection) -> list[Part]:
-        self._auditor = AuditorThread(connection, self._name, self._config, self._fail)
-        self._worker = ReplicationWorker(connection, self._name, self._config, self._fail)
-        return [self._auditor, self._worker]
+        with self._parts_lock:
+            self._auditor = AuditorThread(connection, self._name, self._config, self._fail)
+            self._worker = ReplicationWorker(connection, self._name, self._config, self._fail)
+            return [self._auditor, self._worker]
 
     def _opened(self) -> ClusterConnection | None:
         while not self._is_ending.is_set():

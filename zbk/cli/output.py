@@ -245,7 +245,7 @@ def _print_page(page: list[list[str]], widths: list[int], *, is_head: bool) -> l
 
 
 def _line_width() -> int:
-    """Return the columns of the terminal; 0: standard output is none."""
+    """Return the columns of the terminal; 0 if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 0
 
 

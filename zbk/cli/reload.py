@@ -19,6 +19,8 @@ from zbk.system.event_log import EventLog, Names
 
 LOG: Final = EventLog("zbk.config")
 
+_RELOADING: Final = threading.Lock()
+
 
 ConfigT = TypeVar("ConfigT", bound=BookieConfig | AutorecoveryConfig)
 
@@ -45,15 +47,20 @@ def reload_on_hangup(
 
 
 def reload(
-    before: Loaded[Any],
-    load: Callable[[], Loaded[Any]],
-    running: RunningOptions[Any] | None = None,
+    before: Loaded[Any], load: Callable[[], Loaded[Any]], running: RunningOptions[Any]
 ) -> None:
     """Read the configuration, apply what needs no restart, and log the names of the rest.
 
-    ``before`` is the configuration that the process started with.
+    ``before`` is the configuration that the process started with. One at a time, so that of two
+    the later one reads the configuration last, and counts.
     """
-    running = running or RunningOptions(before.main)
+    with _RELOADING:
+        _reload(before, load, running)
+
+
+def _reload(
+    before: Loaded[Any], load: Callable[[], Loaded[Any]], running: RunningOptions[Any]
+) -> None:
     try:
         now = load()
     except (ZbkError, OSError) as error:

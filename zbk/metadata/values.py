@@ -87,7 +87,7 @@ class IdCounter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cookie(msgspec.Struct, frozen=True, kw_only=True):
-    """``/cookies/<bookie id>``: the identity of a bookie and its directories, for good."""
+    """``/cookies/<bookie id>``: the identity of a bookie, and its directories."""
 
     bookie_id: str
     instance_id: str

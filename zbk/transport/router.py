@@ -70,10 +70,11 @@ HEARTBEAT_TIMEOUT_MS: Final = 8_000
 EVENTS: Final = (
     zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED
 )
-"""What the monitor reports. Not ``EVENT_HANDSHAKE_FAILED_PROTOCOL``: libzmq 4.3.5 also reports it
-for a message that it cannot decrypt, and the report overwrites the error with ``EAGAIN``. The
-connection then stays, unread; when it breaks and a heartbeat is due, libzmq aborts the process. A
-peer with a key could do that, and so could someone on the way who sends recorded bytes again."""
+"""The events that the monitor reports. Not ``EVENT_HANDSHAKE_FAILED_PROTOCOL``: libzmq 4.3.5 also
+reports it for a message that it cannot decrypt, and the report overwrites the error with
+``EAGAIN``. The connection then stays, unread; when it breaks and a heartbeat is due, libzmq aborts
+the process. A peer with a key could do that, and so could someone on the way who sends recorded
+bytes again."""
 
 
 class KeyCounts(msgspec.Struct, frozen=True):

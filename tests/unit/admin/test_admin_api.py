@@ -34,6 +34,7 @@ from zbk.cli.main import cli
 from zbk.client.api import Client
 from zbk.client.dataset.datasets import DataSets
 from zbk.config import BookieConfig
+from zbk.config.running import RunningOptions
 from zbk.errors import (
     BadVersionError,
     BookieReadOnlyError,
@@ -107,7 +108,9 @@ class Api:
         self.connection = FakeConnection(self.store)
         self.cluster = Cluster(
             "memory://",
-            bookie_config=BookieConfig(journal_dir="/no/journal", ledger_dir="/no/ledgers"),
+            running=RunningOptions(
+                BookieConfig(journal_dir="/no/journal", ledger_dir="/no/ledgers")
+            ),
             connect=lambda _address: cast("Client", self.client),
             open_connection=lambda _address: cast("ClusterConnection", self.connection),
         )
@@ -576,9 +579,10 @@ def test_the_options_of_the_bookie_are_shown_without_secrets(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZBK_PASSWORD", "a-rack-secret")
-    api.cluster.bookie_config = BookieConfig(
+    config = BookieConfig(
         metadata="zk://ann:zoo-secret@h/zbk", rack="a-rack-secret", journal_dir=("/j1", "/j2")
     )
+    api.cluster.running = RunningOptions(config)
     shown = api.get("/api/v1/config/server_config")
     assert "secret" not in json.dumps(shown)
     assert shown["metadata"].endswith("@h/zbk")
@@ -588,7 +592,7 @@ def test_the_options_of_the_bookie_are_shown_without_secrets(
     sources = api.get("/api/v1/zbk/config/sources")
     assert {name: one["value"] for name, one in sources.items()} == shown
     assert (sources["rack"]["source"], sources["listen"]["source"]) == ("command line", "default")
-    api.cluster.bookie_config = api.cluster.own_bookie = None
+    api.cluster.running = api.cluster.own_bookie = None
     for path in (
         "/api/v1/config/server_config", "/api/v1/bookie/list_disk_file",
         "/api/v1/zbk/bookie/unsynced", "/api/v1/zbk/config/sources",
@@ -599,9 +603,10 @@ def test_the_options_of_the_bookie_are_shown_without_secrets(
 
 
 def test_the_files_of_the_bookie_are_listed_by_type(api: Api, tmp_path: Path) -> None:
-    api.cluster.bookie_config = BookieConfig(
+    config = BookieConfig(
         journal_dir=str(tmp_path / "j"), ledger_dir=(str(tmp_path / "l1"), str(tmp_path / "l2"))
     )
+    api.cluster.running = RunningOptions(config)
     for name in (
         "j/0000000000000001.journal", "j/000000000000000a.journal", "j/cookie",
         "l1/logs/00000002.log", "l2/logs/00000001.log", "l2/logs/00000009.log.new",

@@ -102,7 +102,8 @@ def check_expansion(files: FileSystem, store: MetadataStore, config: BookieConfi
     found = Expansion(known, after)
     _check_prefix("journal_dir", known.journal_dirs, config.journal_dirs)
     _check_prefix("ledger_dir", known.ledger_dirs, config.ledger_dirs)
-    is_begun = any(_is_begun(files, path) for path in config.ledger_dirs)
+    with FailStop().guard(paths[-1], "read"):
+        is_begun = any(_is_begun(files, path) for path in config.ledger_dirs)
     if found.is_complete and not is_begun:
         told = " and ".join(paths)
         raise InvalidOptionError(
@@ -215,9 +216,10 @@ def _check_prefix(name: str, old: Sequence[str], given: Sequence[str]) -> None:
 
 def _check_others(files: FileSystem, ledger_dirs: Sequence[str]) -> None:
     for path in ledger_dirs:
-        command = unfinished.unfinished_command(files, path)
-        if unfinished.was_wiped(files, path) or command not in (None, EXPAND_COMMAND):
-            unfinished.check_finished(files, path)
+        with FailStop().guard(path, "read"):
+            command = unfinished.unfinished_command(files, path)
+            if unfinished.was_wiped(files, path) or command not in (None, EXPAND_COMMAND):
+                unfinished.check_finished(files, path)
 
 
 def _check_new(files: FileSystem, path: str, cookie: bytes | None, resumed: bytes | None) -> None:

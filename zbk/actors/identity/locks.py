@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from zbk.storage.directory.identity import lock_directory
+from zbk.storage.disk.fail_stop import FailStop
 from zbk.system.files import FileSystem
 
 
@@ -13,8 +14,11 @@ def locked(files: FileSystem, directories: Sequence[str]) -> Iterator[None]:
 
     Raises:
         DirectoryInUseError: a process uses one.
+        StorageFailedError: one cannot be locked, for lack of rights for example.
     """
     with ExitStack() as stack:
         for directory in directories:
-            stack.callback(lock_directory(files, directory).close)
+            with FailStop().guard(directory, "lock"):
+                lock = lock_directory(files, directory)
+            stack.callback(lock.close)
         yield

@@ -103,7 +103,7 @@ class Bookie:
         self._error: BaseException | None = None  # of a part that cannot continue
         self._is_quiet = threading.Event()  # all requests are answered, or cannot be
         self.failure: BaseException | None = None  # that ended it
-        self.expanded: BookieConfig | None = None  # for the next one in the process, if set
+        self.wanted_expansion: BookieConfig | None = None  # of the next one in the process
 
     # ------------------------------------------------------------------ any thread
 
@@ -122,6 +122,11 @@ class Bookie:
         """Ask the bookie to stop in good order."""
         with suppress(pykka.ActorDeadError):
             self._supervisor.tell(StopRequested(reason))
+
+    def request_expansion(self, config: BookieConfig) -> None:
+        """Ask the bookie to stop, and its process to continue with more directories."""
+        self.wanted_expansion = config
+        self.request_stop("expansion of its storage")
 
     @property
     def losses(self) -> Losses:
@@ -223,7 +228,7 @@ class Bookie:
 
         A start that finds no space is retried with the reserves, one after the other.
         """
-        storage = self._storage(start)
+        storage = closed_storage(self._files, self.config, start, self._budget)
         if not storage.make_reserves():
             start.gate.met_no_space(storage.ledger_dirs[0])
         for _ in storage.reserves:
@@ -236,7 +241,7 @@ class Bookie:
                     error=error,
                 )
                 storage.release_reserve(error.path)  # the write may not be one of storage
-                storage = self._storage(start)
+                storage = closed_storage(self._files, self.config, start, self._budget)
         return self._try_to_open(start, storage)
 
     def _try_to_open(
@@ -282,9 +287,6 @@ class Bookie:
             duration_ms=monotonic_ms() - started_ms,
         )
         return storage, history
-
-    def _storage(self, start: StartParts) -> BookieStorage:
-        return closed_storage(self._files, self.config, start, self._budget)
 
     def _start_actors(
         self, start: StartParts, storage: BookieStorage, incarnation: int

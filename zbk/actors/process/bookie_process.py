@@ -113,8 +113,8 @@ def run_bookie(
 
 def _next_config(config: BookieConfig, ended: Bookie) -> BookieConfig | None:
     """Return the options of the bookie that continues in place of one; ``None``: none does."""
-    if ended.expanded is not None and ended.failure is None:
-        return _expanded(config, ended.expanded)
+    if ended.wanted_expansion is not None and ended.failure is None:
+        return _expanded(config, ended.wanted_expansion)
     return config if _goes_on_without(config, ended.failure) else None
 
 
@@ -129,7 +129,8 @@ def _expanded(config: BookieConfig, wanted: BookieConfig) -> BookieConfig:
     except ZbkError as error:
         LOG.error(
             "bookie.expansion_failed",
-            "no directory was added to the bookie: %(error)s",
+            "directories were not added to the bookie, or not all of them: %(error)s; if the next "
+            "start is refused, run `zbk bookie expand-storage` with the same configuration",
             error=error,
         )
         return config
@@ -138,6 +139,7 @@ def _expanded(config: BookieConfig, wanted: BookieConfig) -> BookieConfig:
         "the bookie has new directories: %(directories)s",
         directories=" and ".join(found.new),
     )
+    _report_exposures(wanted)
     return wanted
 
 

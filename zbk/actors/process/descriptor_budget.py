@@ -59,13 +59,22 @@ class DescriptorBudget(msgspec.Struct, frozen=True):
     def reduced(self, config: BookieConfig) -> str:
         """Return which configured limits the descriptors reduce; empty: none."""
         greeted_max, open_files_max = self.connections.greeted_max, self.open_files_max
-        if greeted_max >= config.connection_count_max and open_files_max >= config.open_files_max:
+        has_own_logs = config.entry_log_per_ledger != "never"
+        is_log_reduced = has_own_logs and self.own_log_count_max < config.own_log_count_max
+        is_reduced = greeted_max < config.connection_count_max or is_log_reduced
+        if not is_reduced and open_files_max >= config.open_files_max:
             return ""
-        return (
+        told = (
             f"of {self.limit} file descriptors, {greeted_max} are for clients "
             f"(connection_count_max is {config.connection_count_max}) and {open_files_max} for "
             f"reading index files and entry logs (open_files_max is {config.open_files_max})"
         )
+        if is_log_reduced:
+            told += (
+                f"; {self.own_log_count_max} ledgers of a directory may have their own entry log "
+                f"(own_log_count_max is {config.own_log_count_max})"
+            )
+        return told
 
 
 def plan_descriptors(limit: int, config: BookieConfig) -> DescriptorBudget:

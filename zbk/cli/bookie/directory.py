@@ -107,8 +107,9 @@ def expand_storage(
     with metadata_store(cluster_address(config.metadata or None)) as store:
         found = check_expansion(OsFiles(), store, config)
         new = " and ".join(found.new)
-        warning = f"bookie {found.after.bookie_id} will need {new or 'all directories'} forever"
-        if not is_confirmed(f"Add {new}?", yes=yes, warning=warning):
+        warning = f"bookie {found.after.bookie_id} will need {new} forever"
+        is_resumed = found.is_complete  # only notes of an interrupted run are left
+        if not is_resumed and not is_confirmed(f"Add {new}?", yes=yes, warning=warning):
             return
         expand(OsFiles(), store, config)
     shown = {

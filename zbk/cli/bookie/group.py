@@ -87,7 +87,7 @@ def run(
     """Serve until SIGTERM or Ctrl-C.
 
     SIGHUP re-reads the configuration: it applies the log level and what else needs no restart, and
-    logs the names of the other options that have changed.
+    logs the names of the other options that have changed. Those of --autorecovery need a restart.
     READY is logged when the bookie accepts clients. Each option may also come from the environment:
     --journal-dir from ZBK_BOOKIE_JOURNAL_DIR. If the cluster knows that the bookie has served and
     its directories do not show it, a line names the missing data, and the exit code is 7. Such a
@@ -105,8 +105,7 @@ def run(
         own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
         beside = offline_config(AutorecoveryConfig, own_cluster)
     sources = option_sources(BookieConfig, options)
-    cluster = Cluster(config.metadata, option_sources=sources, security=security)
-    cluster.running = running
+    cluster = Cluster(config.metadata, running=running, option_sources=sources, security=security)
     cluster.read_options = lambda: server_config(BookieConfig, options)
     admin = AdminApi(cluster, config.http, has_actions=allow_actions, token_file=token_file)
 

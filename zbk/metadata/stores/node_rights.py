@@ -84,15 +84,13 @@ _PATTERNS: Final = [(re.compile(kind.pattern), kind) for kind in KINDS]
 _MEMBER: Final = re.compile(r"(digest:[^:\s]+:[A-Za-z0-9+/]{27}=|sasl:\S+|x509:\S.*)")
 
 
-class Members(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class Members(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The members of each role: the record at ``ACCESS``."""
 
     operators: tuple[str, ...]
     bookies: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
-    writers: tuple[str, ...] = ()
+    writers: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # an older zbk knows none
     auditors: tuple[str, ...] = ()
     format_version: int = FORMAT_VERSION
 
@@ -132,7 +130,7 @@ def rights_on(path: str, members: Members) -> tuple[Grant, ...]:
         (members.operators, ALL),
         (members.bookies, kind.bookies),
         (members.clients, kind.clients),
-        (members.writers, kind.writers),
+        (members.writers or (), kind.writers),
         (members.auditors, "r"),
     ):
         for identity in identities if rights else ():
@@ -162,7 +160,7 @@ def check_members(members: Members) -> None:
         *members.operators,
         *members.bookies,
         *members.clients,
-        *members.writers,
+        *(members.writers or ()),
         *members.auditors,
     )
     if len(every) > MEMBER_COUNT_MAX:

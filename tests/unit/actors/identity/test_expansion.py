@@ -1,5 +1,6 @@
 """A bookie gets more directories, all of them empty."""
 
+import errno
 from random import Random
 
 import pytest
@@ -16,6 +17,7 @@ from zbk.errors import (
     CookieMismatchError,
     DirectoryInUseError,
     InvalidOptionError,
+    StorageFailedError,
     ZbkError,
 )
 from zbk.metadata.records.bookies import BookieRegistry
@@ -23,6 +25,7 @@ from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory import serving, unfinished
 from zbk.storage.directory.history import KnownHistory, missing_history
 from zbk.storage.directory.identity import lock_directory, next_incarnation, read_place
+from zbk.system.files import File
 
 ONE = BookieConfig(journal_dir="/j1", ledger_dir="/l1")
 MORE = BookieConfig(journal_dir=("/j1", "/j2"), ledger_dir=("/l1", "/l2", "/l3"))
@@ -36,9 +39,9 @@ def disk(store: MemoryStore) -> SimulatedDisk:
     return served(store)
 
 
-def served(store: MemoryStore) -> SimulatedDisk:
+def served(store: MemoryStore, disk: SimulatedDisk | None = None) -> SimulatedDisk:
     """Return directories of a bookie that has served four ledgers."""
-    disk = SimulatedDisk()
+    disk = SimulatedDisk() if disk is None else disk
     bookie_id = init_identity(disk, store, ONE)
     storage = opened(disk, ONE)
     next_incarnation(disk, "/l1")
@@ -263,6 +266,22 @@ def test_a_running_bookie_is_refused(disk: SimulatedDisk, store: MemoryStore) ->
     with pytest.raises(DirectoryInUseError):
         expand(disk, store, LEDGERS_ONLY)
     lock.close()
+
+
+class NotOurs(SimulatedDisk):
+    """A disk with a directory of another user."""
+
+    def lock(self, path: str) -> File | None:
+        if path.startswith("/l2/"):
+            raise PermissionError(errno.EACCES, "simulated", path)
+        return super().lock(path)
+
+
+def test_a_directory_of_another_user_is_a_typed_error(store: MemoryStore) -> None:
+    disk = served(store, NotOurs())
+
+    with pytest.raises(StorageFailedError, match="/l2"):
+        expand(disk, store, LEDGERS_ONLY)
 
 
 def test_a_directory_out_of_service_comes_back_first(

@@ -56,3 +56,14 @@ def test_small_entry_logs_leave_more_of_them_to_the_checkpoint() -> None:
         plan_descriptors(4_096, config(entry_log_size_max=size)) for size in (1 << 30, 1 << 20)
     )
     assert many.own_count > few.own_count
+
+
+def test_fewer_own_logs_than_configured_are_reported() -> None:
+    wanted = config(own_log_count_max=5_000)
+
+    told = plan_descriptors(4_096, wanted).reduced(wanted)
+
+    assert "own_log_count_max is 5000" in told
+    assert plan_descriptors(1 << 20, wanted).reduced(wanted) == ""
+    never = config(own_log_count_max=5_000, entry_log_per_ledger="never")
+    assert "own_log_count_max" not in plan_descriptors(4_096, never).reduced(never)

@@ -34,6 +34,14 @@ def rights(path: str) -> dict[str, str]:
     return {one.identity.removeprefix("sasl:"): one.rights for one in rights_on(path, MEMBERS)}
 
 
+def test_a_record_without_writers_is_what_an_older_zbk_knows() -> None:
+    fields = msgspec.json.decode(encode_members(MEMBERS))
+
+    assert fields.keys() == {"operators", "bookies", "clients", "auditors", "format_version"}
+    with_writers = msgspec.structs.replace(MEMBERS, writers=("sasl:w",))
+    assert decode_members(encode_members(with_writers)) == with_writers
+
+
 def test_every_path_of_a_record_has_a_kind() -> None:
     every = [value for value in vars(paths).values() if isinstance(value, str)]
     fixed = [value for value in every if re.fullmatch("/[A-Za-z/]+", value)]
