@@ -129,7 +129,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 _fields(
                     bookie_id=_TEXT, last_entry_id=_MAYBE_NUMBER, last_add_synced=_MAYBE_NUMBER,
                     unsynced_count=_MAYBE_NUMBER, holes=_list(_list(_NUMBER)),
-                    own_log=_MAYBE_NUMBER, why=_TEXT,
+                    unknown_from=_MAYBE_NUMBER, own_log=_MAYBE_NUMBER, why=_TEXT,
                 )
             ),
         ),

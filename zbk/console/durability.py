@@ -17,8 +17,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from zbk.actors.serve.unsynced_ledgers import Order
+from zbk.client.operations.ledger_copies import Asked
 from zbk.console.collector import TIMEOUT_S, Collector
-from zbk.console.ledger_pages import Asked, bookie_row, ledger_id_in, ledger_infos, one_of
+from zbk.console.ledger_pages import bookie_row, ledger_id_in, ledger_infos, one_of
 from zbk.errors import DamageError, NoSuchLedgerError, ZbkError
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX
 from zbk.health.unsynced_ledgers import unsynced_in_cluster

@@ -1,48 +1,15 @@
-"""The copies of a ledger, as its bookies name them: what they lack, and what is not known. Pure.
-
-A bookie answers with the first ranges of its index. They are compared with the metadata: an entry
-that is due and in no range is missing. Only fragments whose end is known can lack entries; in the
-open one an entry may be on its way.
-"""
+"""The copies of a ledger on its page: the state of each entry, LAC, LAS and LAP. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from zbk.protocol.entry.spans import Span, covering
+from zbk.durability.synced_lac import SyncedLac
+from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.protocol.repair.holdings import HoldingsComparison
-from zbk.protocol.repair.underreplicated import RANGES_COUNT_MAX
 from zbk.wire.messages import LedgerInfo
 
 WINDOW_COUNT: Final = 48
 """Entries that the map of single entries shows."""
-
-
-def missing_at(
-    found: LedgerMetadata,
-    bookie_id: str,
-    info: LedgerInfo | None,
-    reported: Sequence[Span] = (),
-) -> tuple[list[Span], int | None]:
-    """Return the spans that a bookie lacks, and from which id on that is not known.
-
-    ``info`` is its answer from entry 0 on, ``reported`` what the task of the ledger says. ``None``
-    for the id: all of it is known. A bookie in limbo may hold what it does not name.
-    """
-    if info is None:
-        return list(reported), 0
-    comparison = HoldingsComparison(found, bookie_id)
-    first, next_id = comparison.next_entry_id, info.next_entry_id
-    if first is None:
-        return list(reported), None
-    if next_id is not None and next_id <= first:
-        return list(reported), next_id
-    comparison.add(info.ranges, next_id)
-    missing = comparison.missing
-    if missing and info.is_in_limbo:
-        return list(reported), missing[0][0]
-    both = covering([*missing, *reported], RANGES_COUNT_MAX)
-    return list(both), comparison.next_entry_id
 
 
 def window_at(found: LedgerMetadata, at: int, end_id: int) -> Span:
@@ -84,9 +51,9 @@ def marks_of(found: LedgerMetadata, rows: Sequence[Mapping[str, Any]]) -> dict[s
     """Return the LAC, the LAS and the LAP of an open ledger, as its last ensemble knows them.
 
     An entry is synced once an ack quorum has it on stable storage. Only VD ledgers have a LAS, and
-    only if an ack quorum answered; a closed ledger has no marks.
+    only if an ack quorum of each write set answered; a closed ledger has no marks.
     """
-    last = set(found.last_fragment.bookies)
+    last = found.last_fragment.bookies
     known = [one for one in rows if one["bookie_id"] in last and one["lac"] is not None]
     if found.is_closed or not known:
         return {}
@@ -94,12 +61,18 @@ def marks_of(found: LedgerMetadata, rows: Sequence[Mapping[str, Any]]) -> dict[s
         "LAC": max(one["lac"] for one in known),
         "LAP": max(one["last_entry_id"] for one in known),
     }
-    synced = sorted(
-        (one["last_add_synced"] for one in known if one["last_add_synced"] is not None),
-        reverse=True,
-    )
-    if len(synced) >= found.ack_quorum_size:
-        marks["LAS"] = synced[found.ack_quorum_size - 1]
+    synced = {
+        last.index(one["bookie_id"]): one["last_add_synced"]
+        for one in known
+        if one["last_add_synced"] is not None
+    }
+    quorum = found.quorum
+    write_sets = [quorum.write_set(residue) for residue in range(quorum.ensemble_size)]
+    if all(sum(slot in synced for slot in one) >= quorum.ack_size for one in write_sets):
+        durable = SyncedLac(quorum)
+        for slot, last_add_synced in synced.items():
+            durable.update(slot, 0, last_add_synced)
+        marks["LAS"] = durable.lac
     return marks
 
 

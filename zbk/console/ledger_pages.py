@@ -7,21 +7,26 @@ the page is short and names the id to continue at.
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final
 
 import msgspec
 
-from zbk.client.cluster.ledger_calls import info_request
-from zbk.client.cluster.requests import ReplyBox, answer_of
+from zbk.client.operations.ledger_copies import (
+    HOLDS_NOTHING,
+    Asked,
+    ask_bookies,
+    missing_at,
+    unsynced_count,
+)
 from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.console.history import Gap
-from zbk.console.ledger_copies import WINDOW_COUNT, copies_at, marks_of, missing_at, window_at
+from zbk.console.ledger_copies import WINDOW_COUNT, copies_at, marks_of, window_at
 from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError, ZbkError
 from zbk.metadata.paths import is_ledger_id
 from zbk.protocol.entry.words import LedgerState, LedgerType
 from zbk.protocol.ledger.filter import LedgerFilter
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.system.clock import monotonic_s, wall_ms
+from zbk.system.clock import wall_ms
 from zbk.system.deadline import within
 from zbk.wire.messages import LedgerInfo
 
@@ -29,9 +34,6 @@ PAGE_SIZE: Final = 50
 LOOK_COUNT_MAX: Final = 200
 BOOKIE_COUNT_MAX: Final = 64
 """Bookies of a ledger that are asked: those of its last fragments."""
-
-Asked: TypeAlias = tuple[int, str]
-"""A ledger id, and the bookie that is asked about the ledger."""
 
 STATES: Final = tuple(map(str, LedgerState))
 TYPES: Final = tuple(map(str, LedgerType))
@@ -192,23 +194,13 @@ def gap_of(marks: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> Gap |
 
 def ledger_infos(
     collector: Collector, asked: Sequence[Asked], first_entry_id: int = 0
-) -> dict[Asked, LedgerInfo | ZbkError]:
+) -> Mapping[Asked, LedgerInfo | ZbkError]:
     """Return the answers of bookies about ledgers; none of a silent one. All are asked at once.
 
     They answer at once, without an fsync: what a page shows at risk stays so.
     """
-    requests, box = collector.connection().requests, ReplyBox()
-    for one in asked:
-        request, frames = info_request(one[0], first_entry_id, is_at_once=True)
-        requests.send(one[1], request, frames, box, one)
-    deadline_s = monotonic_s() + TIMEOUT_S
-    answers: dict[Asked, LedgerInfo | ZbkError] = {}
-    while len(answers) < len(asked):
-        reply = box.next(max(0.0, deadline_s - monotonic_s()))
-        if reply is None:
-            break
-        answers[cast("Asked", reply.key)] = answer_of(reply, LedgerInfo)
-    return answers
+    requests = collector.connection().requests
+    return ask_bookies(requests, asked, TIMEOUT_S, first_entry_id=first_entry_id)
 
 
 def bookie_row(
@@ -225,7 +217,7 @@ def bookie_row(
     if isinstance(answer, ZbkError):
         why = str(answer)
     elif answer is not None and info is None:
-        why = "holds nothing of it"
+        why = HOLDS_NOTHING
     return {
         "bookie_id": bookie_id,
         "is_registered": is_registered,
@@ -233,9 +225,7 @@ def bookie_row(
         "lac": None if info is None else found.last_entry_id if found.is_closed else info.lac,
         "last_entry_id": info.last_entry_id if info else None,
         "last_add_synced": info.last_add_synced if info and is_vd else None,
-        "at_risk_count": max(0, info.last_entry_id - info.last_add_synced)
-        if info and is_vd
-        else None,
+        "at_risk_count": unsynced_count(found, bookie_id, info) if info and is_vd else None,
         "is_fenced": info.is_fenced if info else None,
         "why": why,
     }

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.spans import spans_of
 from zbk.protocol.ledger.stripe import Stripe
 
 
@@ -43,10 +44,5 @@ def runs_of(batch: EntryBatch, stripe: Stripe | None) -> Iterator[SyncedRun]:
     if stripe is not None or batch.is_in_a_row:
         yield SyncedRun(batch.first_entry_id, batch.last_entry_id, stripe)
         return
-    first = last = batch.first_entry_id
-    for entry_id in batch.entry_ids[1:]:
-        if entry_id != last + 1:
-            yield SyncedRun(first, last)
-            first = entry_id
-        last = entry_id
-    yield SyncedRun(first, last)
+    for first, last in spans_of(batch.entry_ids):
+        yield SyncedRun(first, last)

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from zbk.client.operations.ledger_copies import missing_at
 from zbk.console.ledger_copies import (
     WINDOW_COUNT,
     copies_at,
     marks_of,
-    missing_at,
     window_at,
 )
 from zbk.protocol.entry.words import DigestType, LedgerType
@@ -121,8 +121,19 @@ def row(name: str, lac: int | None, last: int | None, synced: int | None) -> dic
 
 
 def test_the_gap_lies_between_what_an_ack_quorum_synced_and_what_any_bookie_has() -> None:
+    found = msgspec.structs.replace(ledger(), write_quorum_size=3)
     rows = [row("a", 5, 9, 7), row("b", 6, 8, 4), row("c", None, None, None)]
-    assert marks_of(ledger(), rows) == {"LAC": 6, "LAP": 9, "LAS": 4}
-    assert marks_of(ledger(), [row("a", 5, 9, 7)]) == {"LAC": 5, "LAP": 9}  # no ack quorum
-    assert marks_of(ledger().with_closed(9, 0), rows) == {}
-    assert marks_of(ledger(), [row("z", 5, 9, 7)]) == {}  # of no fragment that can grow
+    assert marks_of(found, rows) == {"LAC": 6, "LAP": 9, "LAS": 4}
+    assert marks_of(found, [row("a", 5, 9, 7)]) == {"LAC": 5, "LAP": 9}  # no ack quorum
+    assert marks_of(found.with_closed(9, 0), rows) == {}
+    assert marks_of(found, [row("z", 5, 9, 7)]) == {}  # of no fragment that can grow
+
+
+def test_a_striped_ledger_is_synced_as_far_as_each_write_set() -> None:
+    bookies = ("a", "b", "c", "d")
+    striped = msgspec.structs.replace(
+        ledger(2), ensemble_size=4, write_quorum_size=2, fragments=(Fragment(0, bookies),)
+    )
+    rows = [row(one, 0, 11, las) for one, las in zip(bookies, (11, 10, -1, -1), strict=True)]
+    assert marks_of(striped, rows)["LAS"] == 0
+    assert "LAS" not in marks_of(striped, rows[:2])

@@ -267,6 +267,8 @@ def _copy(one: "LedgerCopy", output: Format) -> dict[str, Any]:
     if output == "json":
         return fields
     holes = [str(first) if first == last else f"{first}-{last}" for first, last in one.holes]
+    if one.unknown_from is not None:
+        holes.append(f"unknown from {one.unknown_from} on")
     return fields | {"holes": holes}
 
 

@@ -14,7 +14,7 @@ from zbk.audit.record import Action, AuditRecord, key_id
 from zbk.audit.trail import open_trail, own_user
 from zbk.client.cluster.own_access import OwnAccess
 from zbk.config import ClientConfig, SecurityConfig
-from zbk.errors import AccessDeniedError, NamespaceDeniedError, ZbkError
+from zbk.errors import AccessDeniedError, ZbkError
 
 
 class ClientAudit:
@@ -41,7 +41,7 @@ class ClientAudit:
         try:
             yield
         except ZbkError as error:
-            is_refused = isinstance(error, AccessDeniedError | NamespaceDeniedError)
+            is_refused = isinstance(error, AccessDeniedError)
             self._note(
                 AuditRecord(
                     action=action,

@@ -35,11 +35,6 @@ class BookieDirectory:
             registry.watch_readonly(self._set_readonly),
         ]
 
-    def writable(self) -> list[str]:
-        """Return the ids of the bookies that accept new entries."""
-        with self._changed:
-            return sorted(self._available)
-
     def candidates(self) -> list[Candidate]:
         """Return the bookies that accept new entries, with their racks, by id."""
         with self._changed:

@@ -128,7 +128,9 @@ class LedgerCreator:
             OldBookiesError: they are, but some do not know ledgers of this kind.
             NoSuchNamespaceError, NamespaceDeniedError, PrincipalRequiredError: as ``OwnAccess``.
         """
-        return self._create_some(plan, 1, has_writer=has_writer, bookies=bookies)[0]
+        made = self._create_some(plan, 1, has_writer=has_writer, bookies=bookies)
+        self._on_created([one.ledger_id for one in made])
+        return made[0]
 
     def create_many(self, plan: LedgerPlan, count: int) -> list[LedgerMetadata]:
         """Create ledgers with writers, in few steps of the store; delete all if one step fails.
@@ -147,6 +149,7 @@ class LedgerCreator:
                 with suppress(ZbkError):  # empty ledgers without a handle: recovery closes them
                     self._ledgers.delete_counted(one.ledger_id)
             raise
+        self._on_created([one.ledger_id for one in made])
         return made
 
     def _create_some(
@@ -189,9 +192,7 @@ class LedgerCreator:
                 metadata = metadata.owned(access)
             return metadata.recording_reported_lac() if has_sync_cursor else metadata
 
-        made = [metadata for metadata, _version in self._ledgers.create_many(make, count)]
-        self._on_created([one.ledger_id for one in made])
-        return made
+        return [metadata for metadata, _version in self._ledgers.create_many(make, count)]
 
 
 def check_policy(policy: SyncEvery | None, ledger_type: LedgerType) -> None:

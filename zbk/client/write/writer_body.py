@@ -151,9 +151,12 @@ class WriterBody:
         """Return when ``tick`` is due if no event comes before; ``None``: never."""
         if self.is_ended:
             return None
-        if self._core.is_watching or self._refusing or self._setup.metadata.is_catching_up:
-            return now_ms + TICK_MS
-        return self._core.next_tick_ms
+        is_polled = self._core.is_watching or self._refusing
+        due_ms = now_ms + TICK_MS if is_polled else self._core.next_tick_ms
+        catch_up_ms = self._setup.metadata.due_ms
+        if due_ms is None or catch_up_ms is None:
+            return catch_up_ms if due_ms is None else due_ms
+        return min(due_ms, catch_up_ms)
 
     # -------------------------------------------------------------- events in
 

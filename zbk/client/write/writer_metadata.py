@@ -141,9 +141,9 @@ class WriterMetadata:
         self._write_if_caught_up()
 
     @property
-    def is_catching_up(self) -> bool:
-        """True while new bookies receive what they need to join."""
-        return self._catch_up is not None
+    def due_ms(self) -> int | None:
+        """When ``tick`` is due: while new bookies receive what they need to join."""
+        return None if self._catch_up is None else self._catch_up.due_ms
 
     def tick(self, now_ms: int) -> None:
         """Handle the passing of time: a new bookie may be silent for too long."""

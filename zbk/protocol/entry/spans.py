@@ -76,3 +76,20 @@ def spans_text(spans: Sequence[Span]) -> str:
     if more > 0:
         shown[SHOWN_COUNT:] = [f"and {more} more ranges"]
     return ", ".join(shown)
+
+
+def spans_of(entry_ids: Sequence[int]) -> list[Span]:
+    """Return the spans of ascending ids.
+
+    >>> spans_of([1, 2, 3, 7])
+    [(1, 3), (7, 7)]
+    """
+    if isinstance(entry_ids, range):
+        return [(entry_ids[0], entry_ids[-1])]
+    spans: list[Span] = []
+    for entry_id in entry_ids:
+        if spans and spans[-1][1] == entry_id - 1:
+            spans[-1] = (spans[-1][0], entry_id)
+        else:
+            spans.append((entry_id, entry_id))
+    return spans

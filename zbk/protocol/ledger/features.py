@@ -1,4 +1,4 @@
-"""What a bookie must know to hold a ledger: bookies of an older zbk do not know all of it.
+"""Features of bookies: the abilities that a ledger needs, and that bookies of an older zbk lack.
 
 A bookie announces its *features* in its registration; one that announces none is older than these.
 A ledger *needs* features because of its type and of the format of its metadata, which a bookie

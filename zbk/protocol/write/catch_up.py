@@ -72,6 +72,13 @@ class CatchUp:
         """The failed bookies and the new ones, by slot, without those that failed."""
         return self._replaced
 
+    @property
+    def due_ms(self) -> int | None:
+        """When ``tick`` is due; ``None``: no bookie is silent. At once, until the first one."""
+        if not self._silent & self._awaited.keys():
+            return None
+        return self._silent_until_ms or 0
+
     def tick(self, now_ms: int) -> None:
         """Give up the new bookies that have been silent for too long. The first tick begins it."""
         if self._silent_until_ms is None:

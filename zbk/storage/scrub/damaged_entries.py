@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from zbk.protocol.entry.spans import spans_of
 from zbk.protocol.upkeep.scrub import DamagedEntries
 
 RANGE_COUNT_MAX: Final = 10_000
@@ -58,7 +59,7 @@ class DamagedEntryIds:
     def remove(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
         """Record that these entries, ascending, have sound copies now."""
         ranges: Sequence[tuple[int, int]] = self._ranges.get(ledger_id, ())
-        for first, last in runs_of(entry_ids) if ranges else ():
+        for first, last in spans_of(entry_ids) if ranges else ():
             ranges = without(ranges, first, last)
         self._put(ledger_id, ranges)
 
@@ -122,20 +123,3 @@ def without(ranges: Sequence[tuple[int, int]], first: int, last: int) -> list[tu
         if last < high:
             left.append((last + 1, high))
     return left
-
-
-def runs_of(entry_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Return first and last id of the runs in ascending ids.
-
-    >>> runs_of([1, 2, 3, 7])
-    [(1, 3), (7, 7)]
-    """
-    if isinstance(entry_ids, range):
-        return [(entry_ids[0], entry_ids[-1])]
-    runs: list[tuple[int, int]] = []
-    for entry_id in entry_ids:
-        if runs and runs[-1][1] == entry_id - 1:
-            runs[-1] = (runs[-1][0], entry_id)
-        else:
-            runs.append((entry_id, entry_id))
-    return runs

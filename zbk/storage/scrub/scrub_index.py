@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from zbk.errors import CorruptRecordError
 from zbk.protocol.entry.entry import HEADER_SIZE, read_prefix
+from zbk.protocol.entry.spans import spans_of
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.entry_logs.entry_log import log_path
@@ -32,7 +33,6 @@ from zbk.storage.index.index_page import (
     Page,
     page_offset,
 )
-from zbk.storage.scrub.damaged_entries import runs_of
 from zbk.storage.scrub.scrub_effects import (
     DiskStateOf,
     LocationsOf,
@@ -187,7 +187,7 @@ class IndexScrub:
         bad = self._bad(ledger_id, ids, places)
         for entry_id, place in bad[:1]:
             yield self._damaged_place(ledger_id, entry_id, place)
-        for first, last in runs_of([entry_id for entry_id, _ in bad]):
+        for first, last in spans_of([entry_id for entry_id, _ in bad]):
             yield DamagedEntries(ledger_id, first, last)
 
     def _damaged_place(self, ledger_id: int, entry_id: int, place: int) -> DamagedFile:

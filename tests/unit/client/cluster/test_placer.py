@@ -18,9 +18,6 @@ class Directory:
     def wait_for_writable(self, count: int, timeout_s: float) -> list[str]:
         return [one.bookie_id for one in self.candidates()]
 
-    def writable(self) -> frozenset[str]:
-        return frozenset(one.bookie_id for one in self.candidates())
-
     def __init__(self, new: str = "") -> None:
         self._new = new  # those that announce features
 

@@ -39,6 +39,23 @@ def test_a_vd_ledger_has_what_is_synced_and_what_is_not(kind: LedgerType) -> Non
     assert (found.own_log, found.why) == (None, "")
 
 
+def test_a_page_that_ends_before_the_first_fragment_says_that_nothing_is_known() -> None:
+    """It has entries of fragments that were moved away from the bookie."""
+    changed = msgspec.structs.replace(
+        ledger(LedgerType.VD_JOURNAL),
+        fragments=(
+            Fragment(0, ("a", "b", "c")),
+            Fragment(10, ("a", "d", "c")),
+            Fragment(20, ("a", "d", "c")),
+        ),
+    )
+    page = msgspec.structs.replace(info((0, 4)), next_entry_id=6)
+
+    found = copy_of(changed, "d", page)
+
+    assert (found.holes, found.unknown_from) == ((), 6)
+
+
 def test_a_pd_ledger_has_no_cursor() -> None:
     found = copy_of(ledger(LedgerType.PD_JOURNAL), "d", info((10, 12)))
 

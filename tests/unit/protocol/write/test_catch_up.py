@@ -92,7 +92,9 @@ def test_a_sync_that_is_answered_before_an_add_is_not_the_end() -> None:
 
 def test_a_bookie_that_answers_nothing_is_given_up_soon() -> None:
     found = catch_up(FIRST, SECOND)
+    assert found.due_ms == 0, "its time begins with the first tick"
     found.tick(10)
+    assert found.due_ms == 10 + SILENCE_MS
     found.added(1, None)
     found.tick(10 + SILENCE_MS - 1)
     assert not found.failures
@@ -100,6 +102,7 @@ def test_a_bookie_that_answers_nothing_is_given_up_soon() -> None:
     found.tick(10 + SILENCE_MS)
 
     assert list(found.failures) == ["n2"]
+    assert found.due_ms is None, "the other one has answered once"
     assert "answered nothing for 1 s" in str(found.failures["n2"])
     found.added(2, None)  # too late
     found.synced(2, 9)

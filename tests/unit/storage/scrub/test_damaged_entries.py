@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from zbk.storage.scrub.damaged_entries import DamagedEntryIds, runs_of, without
+from zbk.protocol.entry.spans import spans_of
+from zbk.storage.scrub.damaged_entries import DamagedEntryIds, without
 
 
 def ids_of(ranges: list[tuple[int, int]]) -> set[int]:
@@ -72,6 +73,6 @@ def test_a_twin_that_keeps_every_id_agrees(seed: int) -> None:
 
 
 def test_runs_and_what_is_left_of_them() -> None:
-    assert runs_of(range(3, 7)) == [(3, 6)]
-    assert runs_of([]) == []
+    assert spans_of(range(3, 7)) == [(3, 6)]
+    assert spans_of([]) == []
     assert without([(0, 3), (5, 8)], 0, 8) == []
