@@ -67,8 +67,7 @@ def marks_of(found: LedgerMetadata, rows: Sequence[Mapping[str, Any]]) -> dict[s
         if one["last_add_synced"] is not None
     }
     quorum = found.quorum
-    write_sets = [quorum.write_set(residue) for residue in range(quorum.ensemble_size)]
-    if all(sum(slot in synced for slot in one) >= quorum.ack_size for one in write_sets):
+    if all(sum(slot in synced for slot in one) >= quorum.ack_size for one in quorum.write_sets):
         durable = SyncedLac(quorum)
         for slot, last_add_synced in synced.items():
             durable.update(slot, 0, last_add_synced)

@@ -146,8 +146,7 @@ class OutsideSync:
     def _is_short(self, failures: Collection[int]) -> bool:
         """Return whether a write set has fewer slots that were heard than an ack quorum."""
         quorum = self._quorum
-        write_sets = map(quorum.write_set, range(quorum.ensemble_size))
-        heard_counts = [sum(slot not in failures for slot in one) for one in write_sets]
+        heard_counts = [sum(slot not in failures for slot in one) for one in quorum.write_sets]
         return min(heard_counts) < quorum.ack_size
 
     def _look(self, before: int) -> Steps[Effect, tuple[LedgerMetadata, int, bool]]:

@@ -54,12 +54,13 @@ class SyncedLac:
         self._index = quorum.write_size - quorum.ack_size
         size = quorum.ensemble_size
         self._stripes = stripes_of(quorum)
-        # the write set of an entry follows from its id modulo E
-        self._write_sets = [quorum.write_set(residue) for residue in range(size)]
+        self._write_sets = quorum.write_sets
         self._is_striped = quorum.is_striped
         self._incarnations = [NO_ENTRY] * size  # below any: no value yet
         self._values = [NO_ENTRY] * size
-        self._reaches = self._unknown_reaches()
+        self._reaches = [NO_ENTRY] * size
+        for slot in range(size):
+            self._set(slot, NO_ENTRY)
         self._lac = NO_ENTRY
 
     @property
@@ -95,9 +96,6 @@ class SyncedLac:
         self._incarnations[slot] = NO_ENTRY
         self._set(slot, NO_ENTRY)
         self._lac = max(confirmed_id, min(self._lac, self._durable_until()))
-
-    def _unknown_reaches(self) -> list[int]:
-        return [stripe.reach(NO_ENTRY) if stripe else NO_ENTRY for stripe in self._stripes]
 
     def _set(self, slot: int, last_add_synced: int) -> None:
         stripe = self._stripes[slot]

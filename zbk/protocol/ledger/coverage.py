@@ -27,8 +27,7 @@ class Coverage:
     """
 
     def __init__(self, quorum: Quorum) -> None:
-        size = quorum.ensemble_size
-        self._windows = [sum(1 << slot for slot in quorum.write_set(i)) for i in range(size)]
+        self._windows = [sum(1 << slot for slot in one) for one in quorum.write_sets]
         self._known = 0  # bits of slots
         self.needed_count = quorum.write_size - quorum.ack_size + 1  # known slots in each window
 

@@ -43,6 +43,15 @@ class Quorum(msgspec.Struct, frozen=True):
         size = self.ensemble_size
         return tuple((entry_id + offset) % size for offset in range(self.write_size))
 
+    @property
+    def write_sets(self) -> list[tuple[int, ...]]:
+        """The write set of each entry, by its id modulo the size of the ensemble.
+
+        >>> Quorum(3, 2, 2).write_sets
+        [(0, 1), (1, 2), (2, 0)]
+        """
+        return [self.write_set(residue) for residue in range(self.ensemble_size)]
+
     def holds(self, slot: int, entry_id: int) -> bool:
         """Return whether ``slot`` is in the write set of ``entry_id``."""
         return (slot - entry_id) % self.ensemble_size < self.write_size

@@ -57,9 +57,7 @@ class AckTracker:
     )  # fmt: skip
 
     def __init__(self, quorum: Quorum, last_entry_id: int = NO_ENTRY) -> None:
-        size = quorum.ensemble_size
-        # the write set of an entry follows from its id modulo E
-        masks = [sum(1 << slot for slot in quorum.write_set(residue)) for residue in range(size)]
+        masks = [sum(1 << slot for slot in one) for one in quorum.write_sets]
         self._masks = tuple(masks) if quorum.is_striped else (masks[0],)
         self._ack_size = quorum.ack_size
         self.last_acked_id = last_entry_id

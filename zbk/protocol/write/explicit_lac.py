@@ -40,8 +40,7 @@ class ExplicitLac:
     def __init__(self, quorum: Quorum, limits: WriterLimits) -> None:
         slot_count = quorum.ensemble_size
         self._ack_size = quorum.ack_size
-        residues = range(slot_count) if quorum.is_striped else (0,)
-        self._write_sets = [quorum.write_set(residue) for residue in residues]
+        self._write_sets = quorum.write_sets
         self._pause_ms = limits.explicit_lac_ms
         self._count_max = limits.explicit_lac_count_max
         self._lac = NO_ENTRY  # as last seen by an idle writer,
