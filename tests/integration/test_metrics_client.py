@@ -44,13 +44,16 @@ def test_every_metric_of_a_client_is_exposed_and_moves(cluster: LocalCluster) ->
         assert total(registry, "zbk_metadata_connected") == 1
         assert total(registry, "zbk_build_info", process="client") == 1
 
-        for ledger_type in zbk.LedgerType.PD_JOURNAL, zbk.LedgerType.VD_JOURNAL:
+        for ledger_type in zbk.LedgerType:
+            for name in "entries", "bytes":  # from the start, at 0
+                metric = f"zbk_client_appended_{name}_total"
+                assert total(registry, metric, type=ledger_type.value.lower()) == 0
             with client.create_ledger(ledger_type=ledger_type) as ledger:
                 ledger.append_many([ENTRY] * 10).result()
                 assert total(registry, "zbk_client_open_ledgers") == 1
             assert len(list(client.open_ledger(ledger.ledger_id).read(0, 9))) == 10
         wait_until(lambda: total(registry, "zbk_client_open_ledgers") == 0)
-        for name in "pd_journal", "vd_journal":
+        for name in "pd_journal", "vd_journal", "vd_bypass_journal":
             assert total(registry, "zbk_client_appended_entries_total", type=name) == 10
             assert total(registry, "zbk_client_appended_bytes_total", type=name) >= 10_000
         for operation in "add", "read", "sync":

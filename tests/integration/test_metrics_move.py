@@ -11,7 +11,7 @@ from tests.support.http import Scrape, ask
 from tests.support.raw_peers import RawPeer
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
-from zbk.metrics.table import metrics_of
+from zbk.metrics.table import METRICS, metrics_of
 
 ENTRY = b"x" * 1_000
 
@@ -173,26 +173,53 @@ def test_appends_and_reads_move_the_metrics_of_load(client: zbk.Client) -> None:
     url = url_of(client)
     before = Scrape(url)
     for ledger_type in (zbk.LedgerType.PD_JOURNAL, zbk.LedgerType.VD_JOURNAL):
-        with client.create_ledger(
-            ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, ledger_type=ledger_type
-        ) as ledger:
-            ledger.append(ENTRY)  # the first one waits for a look at the metadata
-            ledger.append_many([ENTRY] * 19).result()
-            if ledger_type.is_volatile:
-                ledger.sync()
-        assert len(list(client.open_ledger(ledger.ledger_id).read(0, 19))) == 20
+        write_twenty(client, ledger_type)
     wait_moved(url, before, BY_LOAD)
+    assert Scrape(url).value("zbk_bookie_read_entries_total") >= 40
+
+
+def write_twenty(client: zbk.Client, ledger_type: zbk.LedgerType) -> None:
+    """Write and read 20 entries of a new ledger in two requests."""
+    with client.create_ledger(
+        ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, ledger_type=ledger_type
+    ) as ledger:
+        ledger.append(ENTRY)  # the first one waits for a look at the metadata
+        ledger.append_many([ENTRY] * 19).result()
+        if ledger_type.is_volatile:
+            ledger.sync()
+    assert len(list(client.open_ledger(ledger.ledger_id).read(0, 19))) == 20
+
+
+def test_the_label_type_has_a_value_for_each_ledger_type() -> None:
+    """So that no metric counts a type under the name of another one."""
+    for metric in METRICS:
+        if "type" in metric.labels:
+            assert metric.labels["type"] == tuple(one.value.lower() for one in zbk.LedgerType)
+
+
+TYPED = {metric.name for metric in metrics_of("bookie") if "type" in metric.labels}
+
+
+@pytest.mark.parametrize("ledger_type", zbk.LedgerType)
+def test_a_ledger_moves_the_metrics_of_its_type_and_of_no_other(
+    client: zbk.Client, ledger_type: zbk.LedgerType
+) -> None:
+    url = url_of(client)
+    before = Scrape(url)
+    write_twenty(client, ledger_type)
     after = Scrape(url)
-    for ledger_type_name in ("pd_journal", "vd_journal"):
-        for name, count in (
-            ("zbk_bookie_added_entries_total", 20),
-            ("zbk_bookie_added_bytes_total", 20_000),
-            ("zbk_bookie_answer_seconds_count", 1),
-        ):
-            moved = after.value(name, type=ledger_type_name)
-            moved -= before.value(name, type=ledger_type_name)
-            assert moved >= count, (name, ledger_type_name)
-    assert after.value("zbk_bookie_read_entries_total") >= 40
+    counts = {
+        "zbk_bookie_adds_total": range(2, 3),
+        "zbk_bookie_added_entries_total": range(20, 21),
+        "zbk_bookie_added_bytes_total": range(20_000, 22_000),
+        "zbk_bookie_answer_seconds_count": range(1, 3),
+    }
+    assert {name.removesuffix("_count") for name in counts} == TYPED
+    for name, expected in counts.items():
+        for kind in zbk.LedgerType:
+            label = kind.value.lower()
+            moved = after.value(name, type=label) - before.value(name, type=label)
+            assert moved in (expected if kind is ledger_type else range(1)), (name, label)
 
 
 def test_silent_and_greeted_connections_count_and_their_ends_too(client: zbk.Client) -> None:

@@ -14,6 +14,7 @@ _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 SERIES: Final = {
     "add PD": ("zbk_bookie_answer_seconds", "pd_journal"),
     "add VD": ("zbk_bookie_answer_seconds", "vd_journal"),
+    "add VD bypass": ("zbk_bookie_answer_seconds", "vd_bypass_journal"),
     "read": ("zbk_bookie_read_seconds", ""),
     "fsync": ("zbk_journal_fsync_seconds", ""),
 }

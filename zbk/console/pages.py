@@ -16,7 +16,7 @@ from zbk.health.redaction import redacted
 from zbk.metrics.metric import LATENCY_BOUNDS_US
 from zbk.system.clock import wall_ms
 
-ADDS: Final = ("add PD", "add VD")
+ADDS: Final = ("add PD", "add VD", "add VD bypass")
 PAGE_SIZE: Final = 100
 STATES: Final = ("missing", "silent", "limbo", "read-only", "writable")
 """States of bookies, in the order of the list."""

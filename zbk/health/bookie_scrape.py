@@ -25,7 +25,7 @@ _LINE: Final = re.compile(
     r"|disk_(?:free|size)_bytes|bookie_added_entries_total)(?:\{([^}]*)\})? (\S+)",
     re.MULTILINE,
 )
-_VD: Final = 'type="vd_journal"'
+_VD: Final = ('type="vd_journal"', 'type="vd_bypass_journal"')
 
 
 class BookieScrape(msgspec.Struct, frozen=True):
@@ -72,6 +72,7 @@ def scrape_in(page: str) -> BookieScrape | None:
     def found(name: str) -> list[float]:
         return list(values.get(name, {}).values())
 
+    added = values.get("bookie_added_entries_total", {})
     free, sizes = values.get("disk_free_bytes", {}), values.get("disk_size_bytes", {})
     used = [1 - free[one] / size for one, size in sizes.items() if one in free and size > 0]
     return BookieScrape(
@@ -84,7 +85,7 @@ def scrape_in(page: str) -> BookieScrape | None:
         ),
         queue_count=sum(found("journal_queue_seconds_count")),
         queue_s=sum(found("journal_queue_seconds_sum")),
-        vd_entry_count=values.get("bookie_added_entries_total", {}).get(_VD, 0.0),
+        vd_entry_count=sum(added.get(one, 0.0) for one in _VD),
         disk_share=max(used, default=None),
     )
 

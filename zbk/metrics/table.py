@@ -9,14 +9,17 @@ from typing import Final
 
 from zbk.metrics.metric import Labels, Metric, Process
 from zbk.metrics.refusals import RESULTS
+from zbk.protocol.entry.words import LedgerType
 
 ALL: Final[tuple[Process, ...]] = ("bookie", "autorecovery", "client", "console")
-TYPES: Final = ("pd_journal", "vd_journal")
+TYPES: Final = {ledger_type: ledger_type.value.lower() for ledger_type in LedgerType}
+"""The label of each ledger type."""
+
 OPERATIONS: Final = ("add", "read", "lac", "sync", "other")
 LOOKUPS: Final = ("hit", "miss")
 
 _REPAIRERS: Final[tuple[Process, ...]] = ("autorecovery",)
-_TYPE: Final[Labels] = {"type": TYPES}
+_TYPE: Final[Labels] = {"type": tuple(TYPES.values())}
 _DIRECTORY: Final[Labels] = {"directory": ()}
 _OPERATION: Final[Labels] = {"operation": OPERATIONS}
 _CLIENTS: Final[tuple[Process, ...]] = ("client",)
@@ -68,9 +71,9 @@ METRICS: Final = (
     Metric(
         "zbk_bookie_answer_seconds",
         "histogram",
-        "Time from the receipt of adds to their answers; one value for each journal group. "
-        "vd_journal: answered after the write, adds past the journal included. pd_journal: "
-        "answered after the fsync, recovery adds of VD ledgers and syncs included.",
+        "Time from the receipt of adds to their answers; one value for each journal group and "
+        "type. Adds of pd_journal are answered after the fsync, those of the other types after "
+        "the write; adds of repairs and recoveries after the fsync, whatever the type.",
         labels=_TYPE,
     ),
     Metric(

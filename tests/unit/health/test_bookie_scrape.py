@@ -34,6 +34,7 @@ zbk_disk_size_bytes{directory="/j1"} 100.0
 zbk_disk_size_bytes{directory="/l1"} 40.0
 zbk_bookie_added_entries_total{type="pd_journal"} 7.0
 zbk_bookie_added_entries_total{type="vd_journal"} 3.0
+zbk_bookie_added_entries_total{type="vd_bypass_journal"} 2.0
 """
 
 
@@ -59,7 +60,7 @@ def url() -> Iterator[str]:
 
 def test_the_journals_of_a_bookie_count_together(url: str) -> None:
     found = BookieScrape(
-        10, 2.0, 96, 7.5, queue_count=5, queue_s=0.25, vd_entry_count=3, disk_share=0.75
+        10, 2.0, 96, 7.5, queue_count=5, queue_s=0.25, vd_entry_count=5, disk_share=0.75
     )
     assert scrape_bookies({"b-1": url}, 5.0) == {"b-1": found}
 

@@ -16,6 +16,7 @@ from zbk.metrics.buckets import merged
 from zbk.metrics.checks import Check
 from zbk.metrics.refusals import RESULTS, Refusals
 from zbk.metrics.samples import Samples
+from zbk.metrics.table import TYPES
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index.write_back import WriteBackCache
 from zbk.system.clock import monotonic_ms, monotonic_us
@@ -74,18 +75,11 @@ class BookieMetrics:
 
     def _read_requests(self, samples: Samples, actors: dict[str, Any]) -> None:
         adds, reads = actors["storage"].counts, actors["read"].counts
-        for ledger_type, batch_count, entry_count, size in (
-            (
-                "pd_journal",
-                adds.batch_count - adds.vd_batch_count,
-                adds.entry_count - adds.vd_entry_count,
-                adds.size - adds.vd_size,
-            ),
-            ("vd_journal", adds.vd_batch_count, adds.vd_entry_count, adds.vd_size),
-        ):
-            samples.set("zbk_bookie_adds_total", batch_count, ledger_type)
-            samples.set("zbk_bookie_added_entries_total", entry_count, ledger_type)
-            samples.set("zbk_bookie_added_bytes_total", size, ledger_type)
+        for ledger_type, stored in adds.by_type.items():
+            name = TYPES[ledger_type]
+            samples.set("zbk_bookie_adds_total", stored.batch_count, name)
+            samples.set("zbk_bookie_added_entries_total", stored.entry_count, name)
+            samples.set("zbk_bookie_added_bytes_total", stored.size, name)
         samples.set("zbk_bookie_reads_total", reads.request_count)
         samples.set("zbk_bookie_read_entries_total", reads.entry_count)
         samples.set("zbk_bookie_read_bytes_total", reads.size)
@@ -129,9 +123,9 @@ class BookieMetrics:
             samples.put_buckets("zbk_journal_fsync_seconds", queue.fsyncs, directory)
             samples.set("zbk_journal_unsynced_bytes", queue.volatile_size, directory)
             samples.set("zbk_journal_unsynced_age_seconds", queue.volatile_us / 1e6, directory)
-        for ledger_type, owners in (("pd_journal", queues), ("vd_journal", writers)):
-            answers = merged([one.answers for one in owners])
-            samples.put_buckets("zbk_bookie_answer_seconds", answers, ledger_type)
+        for ledger_type, name in TYPES.items():
+            answers = merged([one.answers.by_type[ledger_type] for one in (*queues, *writers)])
+            samples.put_buckets("zbk_bookie_answer_seconds", answers, name)
 
     def _read_storage(self, samples: Samples, actors: dict[str, Any]) -> None:
         logs, losses = actors["gc"].counts.logs, self._status.losses

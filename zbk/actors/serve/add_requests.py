@@ -101,7 +101,7 @@ class AddRequests:
         if batch is None:  # sent again
             if has_cursor:  # which may have begun anew since they were stored
                 turn.note_held(slot, runs_of(whole, stripe))
-            turn.answer_add(slot, Outbound(inbound, answer), answers_after)
+            turn.answer_add(slot, request.ledger_type, Outbound(inbound, answer), answers_after)
             return
         recorded_lac = None
         if batch.last_entry_id > slot.last_entry_id:
@@ -110,6 +110,7 @@ class AddRequests:
         admitted = Admitted(
             inbound=inbound,
             slot=slot,
+            ledger_type=request.ledger_type,
             batch=batch,
             # the rest of it is here
             runs=[*runs_of(whole, stripe)] if has_cursor else (),
@@ -118,7 +119,6 @@ class AddRequests:
             recorded_lac=recorded_lac,
             is_recovery=request.is_recovery,
             is_journaled=ledger.is_journaled(is_recovery=request.is_recovery),
-            has_cursor=has_cursor,
         )
         turn.store(admitted)
 

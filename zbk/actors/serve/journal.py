@@ -36,6 +36,7 @@ import msgspec
 
 from zbk.actors.base import BookieActor, LendingActor, StopBookie
 from zbk.actors.messages import Sink
+from zbk.actors.serve.add_counts import AnswerTimes
 from zbk.actors.serve.refusals import refusal_of
 from zbk.actors.serve.sync_queue import AppendGroup, SyncQueue
 from zbk.actors.space_gate import SpaceGate
@@ -108,7 +109,7 @@ class JournalActor(LendingActor):
         self._size = 0
         self.waits = Buckets()  # of groups, until the write begins
         self.writes = Buckets()
-        self.answers = Buckets()  # from the request to its answer after a write
+        self.answers = AnswerTimes()  # after a write
         self.refusals = Refusals()
 
     def handle(self, message: WriteMessage) -> None:
@@ -207,8 +208,7 @@ class JournalActor(LendingActor):
             queue.lone_sync.written(self._now_ms())
             now_us = monotonic_us()
             for group in groups:
-                if group.after_write and group.received_us:
-                    self.answers.observe(now_us - group.received_us)
+                self.answers.answered(group.write_types, group.received_us, now_us)
         kept = [one for one in groups if one.records or one.is_sync_needed or one.is_sync_news]
         if kept:  # the others are adds of bypass ledgers: the journal has nothing of them to sync
             queue.put(kept)

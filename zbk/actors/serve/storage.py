@@ -38,6 +38,7 @@ from zbk.actors.serve.access_gate import (
     SetKeys,
     SetNamespaces,
 )
+from zbk.actors.serve.add_counts import AddCounts
 from zbk.actors.serve.add_requests import AddRequests, stripe_of
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_lookups import LookedUp
@@ -50,7 +51,7 @@ from zbk.actors.serve.read_requests import ReadRequests
 from zbk.actors.serve.storage_door import Quiesce, Requests, RequestsWait, StorageDoor
 from zbk.actors.serve.sync_queue import Synced
 from zbk.actors.serve.tickets import Ticket
-from zbk.actors.serve.turn import AddCounts, Turn
+from zbk.actors.serve.turn import Turn
 from zbk.actors.serve.unsynced_ledgers import UnsyncedLedger
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.errors import (

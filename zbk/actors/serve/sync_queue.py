@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from zbk.actors.messages import Sink
+from zbk.actors.serve.add_counts import AnswerTimes
 from zbk.durability.lone_sync import LoneSync
 from zbk.metrics.buckets import Buckets
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Outbound
@@ -55,6 +57,8 @@ class AppendGroup(msgspec.Struct, frozen=True):
     received_us: int = 0  # when the front received the requests; 0: there are none
     handed_us: int = 0  # when the storage actor handed the group to the journal
     spans: "Sequence[RequestSpan]" = ()  # of its requests that are traced
+    write_types: Sequence[LedgerType] = ()  # of the ledgers with adds answered after the write
+    sync_types: Sequence[LedgerType] = ()  # and with adds answered after the sync
 
     def note(self, stage: str) -> None:
         """Record in the spans that the group has come so far."""
@@ -105,7 +109,7 @@ class SyncQueue:
     ) -> None:
         self.lone_sync = LoneSync()
         self.fsyncs = Buckets()
-        self.answers = Buckets()  # from the request to the end of the fsync before its answer
+        self.answers = AnswerTimes()  # after a sync
         self.journal = journal
         self.send = send
         self._journal_no = journal_no
@@ -193,8 +197,7 @@ class SyncQueue:
         if answers:
             self.send(answers)
             for group in groups:
-                if group.after_sync and group.received_us:
-                    self.answers.observe(ended_us - group.received_us)
+                self.answers.answered(group.sync_types, group.received_us, ended_us)
         if (
             progress.is_watched
             or progress.is_awaited

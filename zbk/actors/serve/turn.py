@@ -16,6 +16,7 @@ from contextlib import suppress
 
 import msgspec
 
+from zbk.actors.serve.add_counts import AddCounts
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.actors.serve.log_syncs import LogSyncs, Placed, UnsyncedEntries
@@ -35,7 +36,7 @@ from zbk.errors import (
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.refusals import Refusals
 from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.entry_logs.location import split_location
 from zbk.storage.journal.record import (
@@ -50,22 +51,12 @@ from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, LacAnswer, Message, Refused
 
 
-class AddCounts(msgspec.Struct):
-    """Counters of adds; written by the actor's thread."""
-
-    batch_count: int = 0
-    entry_count: int = 0
-    size: int = 0
-    vd_batch_count: int = 0  # of these, on ledgers with a sync cursor
-    vd_entry_count: int = 0
-    vd_size: int = 0
-
-
 class Admitted(msgspec.Struct, frozen=True):
     """An add to store, and the answer that follows."""
 
     inbound: Inbound
     slot: LedgerSlot
+    ledger_type: LedgerType
     batch: EntryBatch
     runs: Sequence[SyncedRun]  # that the cursor counts once it is synced
     answer: AddAnswer
@@ -73,7 +64,6 @@ class Admitted(msgspec.Struct, frozen=True):
     recorded_lac: int | None  # that a start would find in it; None: it is not the last entry
     is_recovery: bool
     is_journaled: bool
-    has_cursor: bool
 
 
 class Turn:
@@ -136,18 +126,22 @@ class Turn:
             self.answer_when_synced(slot, inbound, answer)
 
     def answer_add(
-        self, slot: LedgerSlot, outbound: Outbound, answers_after: AcknowledgesAfter
+        self,
+        slot: LedgerSlot,
+        ledger_type: LedgerType,
+        outbound: Outbound,
+        answers_after: AcknowledgesAfter,
     ) -> None:
         """Answer an add that was stored, now or earlier, as its ledger's type says.
 
         The answer leaves before that of a fence which follows.
         """
         if answers_after == "write":
-            self.ticket(slot).after_write.append(outbound)
+            self.ticket(slot).answer_after_write(outbound, ledger_type)
         elif slot.is_log_unsynced:
             self.log_syncs.wait(slot, outbound)
         else:
-            self.ticket(slot).after_sync.append(outbound)
+            self.ticket(slot).answer_after_sync(outbound, ledger_type)
 
     def answer_cursor(self, slot: LedgerSlot, inbound: Inbound) -> None:
         """Answer with the sync cursor when everything of a ledger is on stable storage."""
@@ -271,21 +265,14 @@ class Turn:
             raise StorageFailedError(error.where, "add", str(error)) from error
         for one, base in zip(admitted, bases, strict=True):
             self._note_stored(one, base)
-        counts, batches = self.counts, [one.batch for one in admitted]
-        counts.batch_count += len(batches)
-        counts.entry_count += sum([len(batch.sizes) for batch in batches])
-        counts.size += sum([len(batch.body) for batch in batches])
         return None
 
     def _note_stored(self, one: Admitted, base: int) -> None:
         batch, slot = one.batch, one.slot
         tickets = self._tickets[slot.journal_no]
         ticket = tickets.filled
-        self.answer_add(slot, Outbound(one.inbound, one.answer), one.answers_after)
-        if one.has_cursor:
-            self.counts.vd_batch_count += 1
-            self.counts.vd_entry_count += batch.count
-            self.counts.vd_size += len(batch.body)
+        self.answer_add(slot, one.ledger_type, Outbound(one.inbound, one.answer), one.answers_after)
+        self.counts.by_type[one.ledger_type].stored(batch.count, len(batch.body))
         if not one.is_journaled:
             lac = NO_ENTRY if one.recorded_lac is None else one.recorded_lac
             placed = Placed(split_location(base)[0], len(batch.body), one.runs)
@@ -302,7 +289,7 @@ class Turn:
         if one.recorded_lac is not None:
             slot.ledger.lac_recorded(one.recorded_lac, ticket.number, tickets.synced_number)
             self._watches.recorded(slot)
-        if one.has_cursor:
+        if one.runs:
             ticket.stored += [Stored(slot, run) for run in one.runs]
 
     def _refuse_add(self, one: Admitted, failure: NoSpaceError | None) -> None:

@@ -10,7 +10,7 @@ from zbk.metrics.build import build_fields
 from zbk.metrics.collector import TableCollector
 from zbk.metrics.registry import MetricRegistry
 from zbk.metrics.samples import Samples
-from zbk.metrics.table import metrics_of
+from zbk.metrics.table import TYPES, metrics_of
 from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
 
@@ -74,7 +74,7 @@ def _read_writers(samples: Samples, writers: "OpenWriters") -> None:
     samples.set("zbk_client_unsynced_age_seconds", unsynced_ms / 1000)
     totals = writers.totals
     for ledger_type in totals[0].by_type:
-        name = ledger_type.value.lower()
+        name = TYPES[ledger_type]
         kind = [one.by_type[ledger_type] for one in totals]
         entry_count = sum(one.entry_count for one in kind)
         samples.set("zbk_client_appended_entries_total", entry_count, name)
