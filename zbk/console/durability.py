@@ -61,7 +61,7 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
         {
             "bookie_id": one.bookie_id,
             "unsynced_size": one.scraped.unsynced_size,
-            "unsynced_age_s": one.scraped.unsynced_age_s,
+            "unsynced_age_s": one.scraped.oldest_unsynced_s,
         }
         for one in (facts.bookies if facts else ())
         if one.scraped is not None

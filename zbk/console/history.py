@@ -155,7 +155,7 @@ class History:
                 underreplicated_count=after.underreplicated_count,
                 in_repair_count=after.in_repair_count,
                 unsynced_size=sum(one.unsynced_size for one in journals) if journals else None,
-                unsynced_age_s=max((one.unsynced_age_s for one in journals), default=None),
+                unsynced_age_s=max((one.oldest_unsynced_s for one in journals), default=None),
                 vd_adds_per_s=_sum([one.vd_adds_per_s for one in rates if one.rates]),
             )
         )

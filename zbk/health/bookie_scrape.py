@@ -34,11 +34,17 @@ class BookieScrape(msgspec.Struct, frozen=True):
     fsync_count: float
     fsync_s: float
     unsynced_size: float  # bytes that are written and not on stable storage
-    unsynced_age_s: float  # of the oldest of them
+    unsynced_age_s: float  # of the oldest of them in a journal
     queue_count: float = 0.0  # groups that were written
     queue_s: float = 0.0  # that they waited until then
     vd_entry_count: float = 0.0  # entries of VD ledgers
     disk_share: float | None = None  # of the fullest disk that is in use
+    log_unsynced_age_s: float = 0.0  # of the oldest bytes that are in entry logs only
+
+    @property
+    def oldest_unsynced_s(self) -> float:
+        """The age of the oldest bytes that are written and not on stable storage."""
+        return max(self.unsynced_age_s, self.log_unsynced_age_s)
 
 
 def scrape_bookies(
@@ -79,10 +85,8 @@ def scrape_in(page: str) -> BookieScrape | None:
         fsync_count=sum(found("journal_fsync_seconds_count")),
         fsync_s=sum(found("journal_fsync_seconds_sum")),
         unsynced_size=sum(found("journal_unsynced_bytes") + found("entry_log_unsynced_bytes")),
-        unsynced_age_s=max(
-            found("journal_unsynced_age_seconds") + found("entry_log_unsynced_age_seconds"),
-            default=0.0,
-        ),
+        unsynced_age_s=max(found("journal_unsynced_age_seconds"), default=0.0),
+        log_unsynced_age_s=max(found("entry_log_unsynced_age_seconds"), default=0.0),
         queue_count=sum(found("journal_queue_seconds_count")),
         queue_s=sum(found("journal_queue_seconds_sum")),
         vd_entry_count=sum(added.get(one, 0.0) for one in _VD),

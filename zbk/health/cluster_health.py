@@ -26,6 +26,10 @@ LOW_FREE_SIZE: Final = parse_free(BookieConfig().disk_warn_free).size
 UNSYNCED_AGE_S_MAX: Final = 10
 """Ten times the default interval of background fsyncs."""
 
+LOG_UNSYNCED_AGE_S_MAX: Final = 120
+"""Checkpoints sync entry logs: with default options every ten seconds, and after a long one once
+the pause that follows it is over, which is a minute at most."""
+
 
 class BookieFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One registered bookie. Without ``info`` and ``silence`` it was not asked."""
@@ -127,18 +131,7 @@ def _of_the_bookies(facts: ClusterFacts) -> Iterator[Finding]:
             is_problem=False,
             subjects=unasked,
         )
-    lagging = _ids(facts.bookies, _has_old_unsynced_bytes)
-    if lagging:
-        yield Finding(
-            kind="journals-lag",
-            what=f"{counted(len(lagging), 'bookie')} with bytes that were not synced for over "
-            f"{UNSYNCED_AGE_S_MAX} s ({named(lagging)})",
-            consequence="a loss of power loses what VD ledgers acknowledged in this time",
-            command="zbk bookie unsynced --order age; "
-            "with sync_interval_ms = 0 writers have to call sync()",
-            is_problem=False,
-            subjects=lagging,
-        )
+    yield from _of_unsynced_bytes(facts)
     versions = Counter(one.version for one in facts.bookies)
     if len(versions) > 1:
         counts = ", ".join(f"{version} ({count})" for version, count in sorted(versions.items()))
@@ -230,8 +223,40 @@ def _ids(bookies: Sequence[BookieFacts], is_so: Callable[[BookieFacts], bool]) -
     return tuple(one.bookie_id for one in bookies if is_so(one))
 
 
-def _has_old_unsynced_bytes(one: BookieFacts) -> bool:
-    return one.scraped is not None and one.scraped.unsynced_age_s > UNSYNCED_AGE_S_MAX
+def _of_unsynced_bytes(facts: ClusterFacts) -> Iterator[Finding]:
+    yield from _lag(
+        "journals",
+        _bookies_over(facts, lambda one: one.unsynced_age_s, UNSYNCED_AGE_S_MAX),
+        UNSYNCED_AGE_S_MAX,
+        "with sync_interval_ms = 0 writers have to call sync()",
+    )
+    yield from _lag(
+        "entry-logs",
+        _bookies_over(facts, lambda one: one.log_unsynced_age_s, LOG_UNSYNCED_AGE_S_MAX),
+        LOG_UNSYNCED_AGE_S_MAX,
+        "between checkpoints (checkpoint_interval_ms) writers have to call sync()",
+    )
+
+
+def _bookies_over(
+    facts: ClusterFacts, age_s: Callable[[BookieScrape], float], age_s_max: int
+) -> tuple[str, ...]:
+    return _ids(
+        facts.bookies, lambda one: one.scraped is not None and age_s(one.scraped) > age_s_max
+    )
+
+
+def _lag(place: str, bookies: tuple[str, ...], age_s_max: int, hint: str) -> Iterator[Finding]:
+    if bookies:
+        yield Finding(
+            kind=f"{place}-lag",
+            what=f"{counted(len(bookies), 'bookie')} with bytes in {place.replace('-', ' ')} that "
+            f"were not synced for over {age_s_max} s ({named(bookies)})",
+            consequence="a loss of power loses what VD ledgers acknowledged in this time",
+            command=f"zbk bookie unsynced --order age; {hint}",
+            is_problem=False,
+            subjects=bookies,
+        )
 
 
 def _of_info(is_so: Callable[[BookieInfo], bool]) -> Callable[[BookieFacts], bool]:

@@ -162,6 +162,14 @@ ALERTS: Final = (
         "synced for {{ $value | humanizeDuration }}.",
     ),
     Alert(
+        "ZbkEntryLogUnsyncedOld",
+        "zbk_entry_log_unsynced_age_seconds > 120",  # a pause between checkpoints takes 60
+        "1m",
+        "warning",
+        "Bookie {{ $labels.instance }} has bytes of bypass ledgers in entry logs that were not "
+        "synced for {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
         "ZbkCheckpointStalled",
         "zbk_checkpoint_age_seconds > 600",
         "5m",

@@ -25,6 +25,8 @@ zbk_journal_unsynced_bytes{directory="/j1"} 64.0
 zbk_journal_unsynced_bytes{directory="/j2"} 32.0
 zbk_journal_unsynced_age_seconds{directory="/j1"} 7.5
 zbk_journal_unsynced_age_seconds{directory="/j2"} 0.5
+zbk_entry_log_unsynced_bytes 8.0
+zbk_entry_log_unsynced_age_seconds 9.5
 zbk_journal_write_seconds_sum{directory="/j2"} 9.5
 zbk_journal_queue_seconds_count{directory="/j1"} 5.0
 zbk_journal_queue_seconds_sum{directory="/j1"} 0.25
@@ -60,8 +62,17 @@ def url() -> Iterator[str]:
 
 def test_the_journals_of_a_bookie_count_together(url: str) -> None:
     found = BookieScrape(
-        10, 2.0, 96, 7.5, queue_count=5, queue_s=0.25, vd_entry_count=5, disk_share=0.75
+        10,
+        2.0,
+        104,
+        7.5,
+        log_unsynced_age_s=9.5,
+        queue_count=5,
+        queue_s=0.25,
+        vd_entry_count=5,
+        disk_share=0.75,
     )
+    assert found.oldest_unsynced_s == 9.5
     assert scrape_bookies({"b-1": url}, 5.0) == {"b-1": found}
 
 

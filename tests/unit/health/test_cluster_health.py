@@ -76,6 +76,10 @@ def test_a_problem_is_found_with_its_next_command(
 
 NOTES = [
     ("journals-lag", with_third(scraped=BookieScrape(0, 0, 4_096, 11.0))),
+    (
+        "entry-logs-lag",
+        with_third(scraped=BookieScrape(0, 0, 4_096, 0.0, log_unsynced_age_s=121.0)),
+    ),
     ("bookies-not-asked", with_third(info=None)),
     ("versions-differ", with_third(version="0.2.0")),
     ("too-few-bookies", cluster_facts(bookie_facts("b-1"))),
@@ -89,6 +93,12 @@ def test_a_note_is_no_problem(kind: str, facts: ClusterFacts) -> None:
 
     assert [one.kind for one in found] == [kind]
     assert not has_problem(found)
+
+
+def test_entry_logs_may_wait_for_a_checkpoint() -> None:
+    """Which comes every ten seconds, or up to a minute after the last one."""
+    waiting = with_third(scraped=BookieScrape(0, 0, 4_096, 0.0, log_unsynced_age_s=75.0))
+    assert findings(waiting) == []
 
 
 def test_a_cluster_without_a_writable_bookie_says_so_once() -> None:

@@ -63,7 +63,7 @@ def _summary(facts: "ClusterFacts", found: "Sequence[Finding]") -> dict[str, Any
         "limbo_bookie_count": sum(bool(one.limbo) for one in infos),
         "missing_bookies": list(facts.missing),
         "free_size_min": min((min(i.free_size, i.journal_free_size) for i in infos), default=None),
-        "unsynced_age_s_max": max((one.unsynced_age_s for one in journals), default=None),
+        "unsynced_age_s_max": max((one.oldest_unsynced_s for one in journals), default=None),
         "versions": sorted({one.version for one in facts.bookies}),
         "ledger_count": facts.ledger_count,
         "underreplicated_count": facts.underreplicated_count,
