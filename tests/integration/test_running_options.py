@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from tests.support.cluster import Shell
 from tests.support.http import ask
 from tests.support.json_schema import check_answer
 from tests.support.waiting import wait_until
+from zbk.metadata.records.auditor_notes import AuditorNotes
+from zbk.metadata.stores.connect import open_store
+from zbk.protocol.repair.audit_events import CheckKind
 
 CONFIG = "/api/v1/config/server_config"
 
@@ -22,10 +26,10 @@ CONFIG = "/api/v1/config/server_config"
 class Served:
     """A bookie process with one line of its log for each event."""
 
-    def __init__(self, shell: Shell, config: Path) -> None:
+    def __init__(self, shell: Shell, config: Path, *more: str) -> None:
         self.process = shell.start(
             *("bookie", "run", "--config", str(config), "--listen", "tcp://127.0.0.1:0"),
-            *("--log-format", "json", "--allow-actions"),
+            *("--log-format", "json", "--allow-actions", *more),
         )
         self.http = self.event("bookie.ready")["http"]
 
@@ -55,12 +59,13 @@ def text(ledger_dir: str = '"b/l1"', more: str = "") -> str:
     return f'[bookie]\njournal_dir = "b/j1"\nledger_dir = {ledger_dir}\n{more}'
 
 
-@pytest.fixture
-def bookie(tmp_path: Path, config: Path) -> Iterator[Served]:
+@contextmanager
+def serve(tmp_path: Path, config: Path, *more: str) -> Iterator[Served]:
+    """Run a bookie until the block ends; it must end well."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     shell = Shell(tmp_path, {"ZBK_METADATA": f"sqlite://{tmp_path}/metadata.db"})
     shell.run("bookie", "init", "--config", str(config))
-    served = Served(shell, config)
+    served = Served(shell, config, *more)
     yield served
     served.process.send_signal(signal.SIGTERM)
     try:
@@ -71,6 +76,12 @@ def bookie(tmp_path: Path, config: Path) -> Iterator[Served]:
     finally:
         signal.signal(signal.SIGHUP, before)
     assert served.process.returncode == 0, rest
+
+
+@pytest.fixture
+def bookie(tmp_path: Path, config: Path) -> Iterator[Served]:
+    with serve(tmp_path, config) as served:
+        yield served
 
 
 def test_live_options_change_over_http_and_by_sighup(bookie: Served, config: Path) -> None:
@@ -103,6 +114,47 @@ def test_live_options_change_over_http_and_by_sighup(bookie: Served, config: Pat
     assert told["need_restart"] == ["bookie.rack"]
     shown = bookie.ask("GET", CONFIG)
     assert (shown["gc_interval_ms"], shown["scrub_rate_size"]) == ("900000", str(1 << 20))
+
+
+def test_live_options_of_the_autorecovery_in_a_bookie_change_too(
+    tmp_path: Path, config: Path
+) -> None:
+    rare = text(more='[autorecovery]\nreplicas_check_interval_ms = "1h"\nworker_count = {}\n')
+    name = "autorecovery.replicas_check_interval_ms"
+    config.write_text(rare.format(2))
+    with (
+        serve(tmp_path, config, "--autorecovery") as bookie,
+        closing(open_store(f"sqlite://{tmp_path}/metadata.db")) as store,
+    ):
+
+        def ended_ms() -> int:
+            return AuditorNotes(store).check_times().get(CheckKind.REPLICAS, 0)
+
+        wait_until(lambda: ended_ms() > 0, 60, "the check after the start")
+        first_ms = ended_ms()
+
+        assert bookie.ask("PUT", CONFIG, 200, **{name: "100ms"}) == {name: "100"}
+        wait_until(lambda: ended_ms() > first_ms + 1_000, 60, "checks at the new interval")
+        assert bookie.ask("GET", CONFIG)[name] == "100"
+        shown = bookie.ask("GET", "/api/v1/zbk/config/sources")[name]
+        assert shown == {"value": "100", "source": "admin API"}
+        refused = bookie.ask("PUT", CONFIG, 400, **{"autorecovery.worker_count": 3})
+        assert "needs a restart" in refused["error"]
+
+        config.write_text(rare.format(3))
+        bookie.process.send_signal(signal.SIGHUP)
+        told = bookie.event("config.reloaded")
+        assert told["applied"] == [name]
+        assert told["need_restart"] == ["autorecovery.worker_count"]
+        assert bookie.ask("GET", CONFIG)[name] == "3600000"
+
+
+def test_a_bookie_without_autorecovery_has_none_of_its_options(bookie: Served) -> None:
+    assert not any("autorecovery" in name for name in bookie.ask("GET", CONFIG))
+    given = {"autorecovery.replication_rate_size": 0, "gc_interval_ms": 50}
+    refused = bookie.ask("PUT", CONFIG, 400, **given)
+    assert "--autorecovery" in refused["error"]
+    assert bookie.ask("GET", CONFIG)["gc_interval_ms"] == "900000"
 
 
 def test_a_full_disk_is_one_by_the_limits_in_use(bookie: Served) -> None:

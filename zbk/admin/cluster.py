@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zbk.admin.jobs import Jobs
 from zbk.audit.record import AuditRecord
 from zbk.audit.trail import AuditCounts, AuditTrail, open_trail
-from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
+from zbk.config import NO_SECURITY, AutorecoveryConfig, BookieConfig, SecurityConfig
 from zbk.config.running import RunningOptions
 from zbk.errors import UnavailableError
 
@@ -50,6 +50,8 @@ class Cluster:
         self.metadata = metadata
         self.running = running
         """The options of the bookie of this process; ``None`` in a process without one."""
+        self.autorecovery: RunningOptions[AutorecoveryConfig] | None = None
+        """The options of autorecovery beside that bookie; ``None`` in a process without it."""
         self.read_options: Callable[[], BookieConfig] | None = None
         """Reads them again, from where the process got them."""
         self.option_sources = option_sources or {}

@@ -22,8 +22,6 @@ from zbk.admin import (
     recovery,
 )
 from zbk.admin.operation import Operation, Parameter
-from zbk.config import BookieConfig
-from zbk.config.option import options_of
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
 
 _LEDGER_ID = Parameter("ledger_id", "integer", "Id of the ledger.")
@@ -342,13 +340,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "PUT", "/api/v1/config/server_config",
         "Change options of this process that need no restart, until it restarts or SIGHUP "
-        "re-reads the configuration.",
+        "re-reads the configuration. Those of autorecovery: of a bookie with --autorecovery.",
         process.set_server_config, _map(_TEXT),
         (
             Parameter("log_level", "string", "Level of the log.", None, choices=process.LEVELS),
             *(
-                Parameter(name, "option", options_of(BookieConfig)[name].help, None)
-                for name in process.LIVE_OPTIONS
+                Parameter(name, "option", one.help, None)
+                for name, one in process.LIVE_OPTIONS.items()
             ),
         ),
         refused=process.FIXED_OPTIONS,

@@ -9,6 +9,7 @@ import msgspec
 from zbk.admin.cluster import Cluster
 from zbk.admin.operation import Arguments
 from zbk.config import BookieConfig
+from zbk.config.running import AUTORECOVERY, FROM_THE_BOOKIE
 from zbk.config.sources import DEFAULT
 from zbk.errors import InvalidOptionError, UnavailableError
 from zbk.health.redaction import known_secrets, redacted_option
@@ -22,18 +23,30 @@ FILE_COUNT_MAX: Final = 100_000
 
 
 def server_config(cluster: Cluster, _given: Arguments) -> dict[str, str]:
-    """Return the options of the bookie, as texts, without secrets."""
+    """Return the options of the bookie, as texts, without secrets; of autorecovery beside it, too.
+
+    Options of autorecovery have its table in front of their names. Those that it has from the
+    bookie are left out.
+    """
     config = _config(cluster)
     secrets = known_secrets(os.environ)
-    return {
-        name: redacted_option(name, getattr(config, name), secrets)
-        for name in config.__struct_fields__
-    }
+    values: dict[str, object] = msgspec.structs.asdict(config)
+    if cluster.autorecovery is not None:
+        beside = cluster.autorecovery.config
+        values |= {
+            f"{AUTORECOVERY}{name}": getattr(beside, name)
+            for name in beside.__struct_fields__
+            if name not in FROM_THE_BOOKIE
+        }
+    return {name: redacted_option(name, value, secrets) for name, value in values.items()}
 
 
 def option_sources(cluster: Cluster, given: Arguments) -> dict[str, dict[str, str]]:
-    """Return the options of the bookie with the sources of their values, without secrets."""
-    changed = {} if cluster.running is None else cluster.running.sources
+    """Return the options in ``server_config`` with the sources of their values."""
+    changed = {} if cluster.running is None else dict(cluster.running.sources)
+    if cluster.autorecovery is not None:
+        beside = cluster.autorecovery.sources
+        changed |= {f"{AUTORECOVERY}{name}": source for name, source in beside.items()}
     sources = {**cluster.option_sources, **changed}
     return {
         name: {"value": value, "source": sources.get(name, DEFAULT)}

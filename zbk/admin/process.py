@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -9,8 +10,9 @@ import msgspec
 from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
-from zbk.config import BookieConfig
-from zbk.config.running import live_options
+from zbk.config import AutorecoveryConfig, BookieConfig
+from zbk.config.option import Option, options_of
+from zbk.config.running import AUTORECOVERY, live_options
 from zbk.errors import DamageError, InvalidOptionError
 from zbk.security.credentials import own_credentials
 from zbk.system.event_log import EventLog, Names
@@ -19,11 +21,25 @@ from zbk.version import __version__
 SURVEY_TIMEOUT_S: Final = 5.0
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-LIVE_OPTIONS: Final = live_options(BookieConfig)
-"""Options that a running bookie changes."""
+LIVE_OPTIONS: Final[dict[str, Option]] = {
+    **{name: options_of(BookieConfig)[name] for name in live_options(BookieConfig)},
+    **{
+        f"{AUTORECOVERY}{name}": options_of(AutorecoveryConfig)[name]
+        for name in live_options(AutorecoveryConfig)
+    },
+}
+"""Options that a running bookie changes, and autorecovery beside it."""
 
 FIXED_OPTIONS: Final = dict.fromkeys(
-    (*(one for one in BookieConfig.__struct_fields__ if one not in LIVE_OPTIONS), "log_format"),
+    (
+        *(one for one in BookieConfig.__struct_fields__ if one not in LIVE_OPTIONS),
+        *(
+            name
+            for one in AutorecoveryConfig.__struct_fields__
+            if (name := f"{AUTORECOVERY}{one}") not in LIVE_OPTIONS
+        ),
+        "log_format",
+    ),
     "needs a restart: change it in the configuration, then restart the bookie",
 )
 """Options that a running bookie does not change, and why."""
@@ -76,17 +92,38 @@ def set_server_config(cluster: Cluster, given: Arguments) -> dict[str, str]:
     level = given["log_level"]
     if level is None and not wanted:
         raise InvalidOptionError("options", "", "give one or more that need no restart")
+    changed = {}
     if wanted:
-        if cluster.running is None:
-            reason = "the process has no bookie: ask at the address of the bookie"
-            raise InvalidOptionError(", ".join(wanted), "", reason)
-        cluster.running.change(wanted)
+        changed = _change(cluster, wanted)
         LOG.warning("config.changed", "options were changed: %(names)s", names=Names(wanted))
-    changed = {name: _text(cluster, name) for name in wanted}
     if level is not None:
         changed["log_level"] = set_log_level(cluster, {"level": level})["level"]
     return changed
 
 
-def _text(cluster: Cluster, name: str) -> str:
-    return str(getattr(cluster.bookie_config, name))
+def _change(cluster: Cluster, wanted: Mapping[str, object]) -> dict[str, str]:
+    """Change options of the bookie, and of autorecovery beside it: all of them, or none."""
+    running, beside = cluster.running, cluster.autorecovery
+    if running is None:
+        reason = "the process has no bookie: ask at the address of the bookie"
+        raise InvalidOptionError(", ".join(wanted), "", reason)
+    others = {
+        name.removeprefix(AUTORECOVERY): value
+        for name, value in wanted.items()
+        if name.startswith(AUTORECOVERY)
+    }
+    own = {name: value for name, value in wanted.items() if not name.startswith(AUTORECOVERY)}
+    changed: dict[str, object] = {}
+    if others and beside is None:
+        reason = (
+            "the bookie runs without --autorecovery; `zbk autorecovery run` re-reads its "
+            "configuration at SIGHUP"
+        )
+        raise InvalidOptionError(AUTORECOVERY + ", ".join(others), "", reason)
+    if others and beside is not None:
+        running.check(own)
+        found = beside.change(others)
+        changed |= {f"{AUTORECOVERY}{name}": value for name, value in found.items()}
+    if own:
+        changed |= running.change(own)
+    return {name: str(changed[name]) for name in wanted}

@@ -9,6 +9,7 @@ from zbk.auditor.process import Autorecovery, connection_of
 from zbk.auditor.recheck import LimboRecheck
 from zbk.config import NO_SECURITY, AutorecoveryConfig, BookieConfig, SecurityConfig
 from zbk.config.http_address import host_of, http_port_of
+from zbk.config.running import RunningOptions
 from zbk.metadata.values import BookieRegistration
 from zbk.metrics.endpoint import Endpoint
 from zbk.metrics.serving import MoreRoutes, serving
@@ -22,7 +23,7 @@ def run_bookie(
     on_ready: Callable[[BookieRegistration], None],
     on_started: Callable[[Bookie], None] = lambda _bookie: None,
     is_wiped_on_purpose: bool = False,
-    autorecovery: AutorecoveryConfig | None = None,
+    autorecovery: RunningOptions[AutorecoveryConfig] | None = None,
     files: FileSystem | None = None,
     more_routes: MoreRoutes | None = None,
     security: SecurityConfig = NO_SECURITY,
@@ -30,10 +31,10 @@ def run_bookie(
     """Serve in this process until SIGTERM or SIGINT, as ``bookie_process.run_bookie``.
 
     A bookie that may have lost entries checks its ledgers against its peers meanwhile. With
-    ``autorecovery`` the process also audits and repairs: autorecovery ends with the bookie, but the
-    bookie does not end with autorecovery. ``on_started`` is called with each bookie that starts in
-    the process, before ``on_ready``. ``more_routes`` as in ``serving``. ``security`` has the key of
-    all parts of the process.
+    the options ``autorecovery`` the process also audits and repairs: autorecovery ends with the
+    bookie, but the bookie does not end with autorecovery. ``on_started`` is called with each bookie
+    that starts in the process, before ``on_ready``. ``more_routes`` as in ``serving``. ``security``
+    has the key of all parts of the process.
     """
 
     def begin_recheck(bookie: Bookie, bookie_id: str) -> None:
@@ -55,15 +56,17 @@ def run_bookie(
         else Endpoint(__version__, "bookie", "autorecovery")
     )
 
+    def autorecovery_of(bookie_id: str, options: AutorecoveryConfig) -> Autorecovery:
+        return Autorecovery(options, bookie_id, lambda: connection_of(options, security))
+
     def begin(bookie: Bookie, bookie_id: str) -> None:
         metrics = bookie.metrics()
         bookie.goes_with(endpoint.attach("the bookie", metrics.read, metrics.checks))
         begin_recheck(bookie, bookie_id)
         on_started(bookie)
         if autorecovery is not None:
-            beside = Autorecovery(
-                autorecovery, bookie_id, lambda: connection_of(autorecovery, security)
-            )
+            beside = autorecovery_of(bookie_id, autorecovery.config)
+            autorecovery.begin(autorecovery.config, beside.change_options)
             bookie.goes_with(beside.stop)
             bookie.goes_with(endpoint.attach("autorecovery", beside.read_metrics, beside.checks))
             beside.start()

@@ -14,6 +14,7 @@ from zbk.cli.parent import stop_with_parent
 from zbk.cli.reload import Loaded, reload_on_hangup
 from zbk.cli.store import cluster_address
 from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig, SecurityConfig
+from zbk.config.http_address import OFF
 from zbk.config.option import options_of
 from zbk.config.running import RunningOptions
 from zbk.config.sources import DEFAULT, build, sources_of, table_of, variable_of
@@ -89,6 +90,19 @@ def option_sources(config_type: type[ServerConfigT], options: dict[str, Any]) ->
     return found
 
 
+def autorecovery_sources(options: dict[str, Any]) -> dict[str, str]:
+    """Return the same of the options of autorecovery beside a bookie, by names with its table."""
+    path = options["config_file"]
+    table = table_of(AutorecoveryConfig)
+    found = sources_of(
+        AutorecoveryConfig,
+        environment=os.environ,
+        table=read_tables(path).get(table, {}),
+        file_name=str(path),
+    )
+    return {f"{table}.{name}": source for name, source in found.items()}
+
+
 def server_options(
     config_type: ConfigType, security_names: tuple[str, ...] = ()
 ) -> Callable[[FunctionT], FunctionT]:
@@ -134,16 +148,45 @@ def start_server(
     Raises:
         InvalidOptionError: an option is unknown or out of its range, or no metadata store is given.
     """
+    (running,) = _start(options, lambda: (server_config(config_type, options),))
+    return running
+
+
+def start_bookie(
+    options: dict[str, Any], *, has_autorecovery: bool
+) -> tuple[RunningOptions[BookieConfig], RunningOptions[AutorecoveryConfig] | None]:
+    """Start as ``start_server``; return the options of a bookie, and of autorecovery beside it.
+
+    Raises:
+        InvalidOptionError: an option is unknown or out of its range, or no metadata store is given.
+    """
+    if not has_autorecovery:
+        return start_server(BookieConfig, options), None
+
+    def load() -> tuple[BookieConfig, AutorecoveryConfig]:
+        config = server_config(BookieConfig, options)
+        own = {"metadata": config.metadata, "http": OFF}  # the bookie serves its metrics
+        return config, offline_config(
+            AutorecoveryConfig, own | {"config_file": options["config_file"]}
+        )
+
+    running, beside = _start(options, load)
+    return running, beside
+
+
+def _start(
+    options: dict[str, Any], load_parts: Callable[[], tuple[BookieConfig | AutorecoveryConfig, ...]]
+) -> list[RunningOptions[Any]]:
     log_flags = {name: options.pop(f"log_{name}") for name in ("format", "level")}
     is_parent_watched = options.pop("stop_with_parent")
 
-    def load() -> Loaded[ServerConfigT]:
+    def load() -> Loaded:
         log = _log_config(log_flags, read_tables(options["config_file"]))
-        return Loaded(log, server_config(config_type, options))
+        return Loaded(log, load_parts())
 
     loaded = load()
     log_to_stderr(loaded.log.format, loaded.log.level)
-    running = RunningOptions(loaded.main)
+    running: list[RunningOptions[Any]] = [RunningOptions(one) for one in loaded.parts]
     reload_on_hangup(loaded, load, running)
     if is_parent_watched:
         stop_with_parent()

@@ -7,9 +7,9 @@ a restart. Options that have changed are logged by name, without values, which m
 import logging
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from zbk.config import AutorecoveryConfig, BookieConfig, LogConfig
 from zbk.config.running import RunningOptions
@@ -22,18 +22,15 @@ LOG: Final = EventLog("zbk.config")
 _RELOADING: Final = threading.Lock()
 
 
-ConfigT = TypeVar("ConfigT", bound=BookieConfig | AutorecoveryConfig)
-
-
-class Loaded(NamedTuple, Generic[ConfigT]):
+class Loaded(NamedTuple):
     """The configuration of a process, as flags, environment and file give it."""
 
     log: LogConfig
-    main: ConfigT
+    parts: tuple[BookieConfig | AutorecoveryConfig, ...]
 
 
 def reload_on_hangup(
-    before: Loaded[Any], load: Callable[[], Loaded[Any]], running: RunningOptions[Any]
+    before: Loaded, load: Callable[[], Loaded], running: Sequence[RunningOptions[Any]]
 ) -> None:
     """Start to re-read the configuration at each SIGHUP; under ``nohup`` SIGHUP stays ignored."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -47,11 +44,12 @@ def reload_on_hangup(
 
 
 def reload(
-    before: Loaded[Any], load: Callable[[], Loaded[Any]], running: RunningOptions[Any]
+    before: Loaded, load: Callable[[], Loaded], running: Sequence[RunningOptions[Any]]
 ) -> None:
     """Read the configuration, apply what needs no restart, and log the names of the rest.
 
-    ``before`` is the configuration that the process started with. One at a time, so that of two
+    ``before`` is the configuration that the process started with, ``running`` the options of its
+    parts. One at a time, so that of two
     the later one reads the configuration last, and counts.
     """
     with _RELOADING:
@@ -59,7 +57,7 @@ def reload(
 
 
 def _reload(
-    before: Loaded[Any], load: Callable[[], Loaded[Any]], running: RunningOptions[Any]
+    before: Loaded, load: Callable[[], Loaded], running: Sequence[RunningOptions[Any]]
 ) -> None:
     try:
         now = load()
@@ -68,9 +66,12 @@ def _reload(
         return
     logger, level = logging.getLogger("zbk"), logging.getLevelName(now.log.level.upper())
     logger.setLevel(min(logger.level, level))  # a level that hides the line comes after it
-    changed = running.reread(now.main)
-    table = table_of(type(now.main))
-    waiting = {f"{table}.{name}" for name in changed.need_restart}
+    applied, waiting = set[str](), set[str]()
+    for options, wanted in zip(running, now.parts, strict=True):
+        changed = options.reread(wanted)
+        table = table_of(type(wanted))
+        applied |= {f"{table}.{name}" for name in changed.applied}
+        waiting |= {f"{table}.{name}" for name in changed.need_restart}
     if before.log.format != now.log.format:
         waiting.add("log.format")
     LOG.info(
@@ -78,7 +79,7 @@ def _reload(
         "the configuration was re-read: applied: %(applied)s; log level %(log_level)s; need a "
         "restart: %(need_restart)s",
         log_level=now.log.level,
-        applied=Names(sorted(f"{table}.{name}" for name in changed.applied)),
+        applied=Names(sorted(applied)),
         need_restart=Names(sorted(waiting)),
     )
     logger.setLevel(level)

@@ -15,10 +15,16 @@ import msgspec
 
 from zbk.config import AutorecoveryConfig, BookieConfig
 from zbk.config.option import options_of
-from zbk.config.sources import convert
+from zbk.config.sources import convert, table_of
 from zbk.errors import InvalidOptionError
 
 ConfigT = TypeVar("ConfigT", bound=BookieConfig | AutorecoveryConfig)
+
+AUTORECOVERY: Final = f"{table_of(AutorecoveryConfig)}."
+"""In front of the names of autorecovery's options, where they are among those of a bookie."""
+
+FROM_THE_BOOKIE: Final = ("metadata", "http")
+"""Options that autorecovery beside a bookie has from that bookie."""
 
 SET_WHILE_RUNNING: Final = "admin API"
 REREAD: Final = "configuration, read again"
@@ -64,19 +70,24 @@ class RunningOptions(Generic[ConfigT]):
             self._apply = apply
             apply(self._config)
 
-    def change(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Change some options; return their values. All of them, or none.
+    def check(self, given: Mapping[str, object]) -> ConfigT:
+        """Return the options as ``change`` would make them.
 
         Raises:
             InvalidOptionError: one is unknown, wrong, or needs a restart.
         """
         live = live_options(type(self._config))
+        before = msgspec.structs.asdict(self._config)
+        now = convert(type(self._config), before | dict(given))
+        for name in given:
+            if name not in live:
+                raise InvalidOptionError(name, "", "needs a restart")
+        return now
+
+    def change(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Change some options; return their values. All of them, or none. Raises as ``check``."""
         with self._lock:
-            before = msgspec.structs.asdict(self._config)
-            now = convert(type(self._config), before | dict(given))
-            for name in given:
-                if name not in live:
-                    raise InvalidOptionError(name, "", "needs a restart")
+            now = self.check(given)
             self._take(now, SET_WHILE_RUNNING, given.keys())
         return {name: getattr(now, name) for name in given}
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from zbk.config import BookieConfig
+from zbk.config import AutorecoveryConfig, BookieConfig
+from zbk.config.running import AUTORECOVERY
 from zbk.console.collector import Collector
 from zbk.health.bookie_api import TEXT_SIZE_MAX, NoAnswer, ask_admin_apis
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX
@@ -57,7 +58,13 @@ def options_at(urls: Mapping[str, str], token: str) -> dict[str, Any]:
 
 def option_rows(found: Mapping[str, Mapping[str, SourcedValue]]) -> list[dict[str, Any]]:
     """Return a row for each option: those that differ first, then those that were changed."""
-    defaults = BookieConfig()
+    defaults = {
+        **msgspec.structs.asdict(BookieConfig()),
+        **{
+            f"{AUTORECOVERY}{name}": value
+            for name, value in msgspec.structs.asdict(AutorecoveryConfig()).items()
+        },
+    }
     rows = []
     for name in dict.fromkeys(option for of in found.values() for option in of):
         holders: dict[str, list[str]] = {}
@@ -67,7 +74,7 @@ def option_rows(found: Mapping[str, Mapping[str, SourcedValue]]) -> list[dict[st
                 one = options[name]
                 holders.setdefault(one.value, []).append(bookie_id)
                 sources.setdefault(one.value, []).append(one.source)
-        default = redacted_option(name, getattr(defaults, name, ""))
+        default = redacted_option(name, defaults.get(name, ""))
         rows.append(
             {
                 "option": name,

@@ -68,6 +68,12 @@ def test_options_of_bookies_are_shown_without_secrets(url: str) -> None:
     assert found["silent"] == []
 
 
+def test_options_of_autorecovery_in_a_bookie_have_their_own_defaults() -> None:
+    name = "autorecovery.session_timeout_ms"
+    (row,) = option_rows({"b": {name: SourcedValue("10000", "default")}})
+    assert (row["default"], row["is_changed"]) == ("10000", False)
+
+
 @pytest.mark.parametrize(
     ("kind", "why"),
     [

@@ -9,18 +9,18 @@ import click
 from zbk.cli.admin_options import AdminApi, admin_options
 from zbk.cli.command import command, commands_of, group
 from zbk.cli.config_options import (
+    autorecovery_sources,
     config_options,
-    offline_config,
     option_sources,
     server_config,
     server_options,
-    start_server,
+    start_bookie,
     take_security,
 )
 from zbk.cli.options import bookie_id_argument, cluster_options, output_option
 from zbk.cli.output import Format, print_object, print_rows, readable, time_text
 from zbk.cli.session import Session
-from zbk.config import AutorecoveryConfig, BookieConfig
+from zbk.config import BookieConfig
 
 if TYPE_CHECKING:
     from zbk.actors.process.bookie import Bookie
@@ -87,7 +87,8 @@ def run(
     """Serve until SIGTERM or Ctrl-C.
 
     SIGHUP re-reads the configuration: it applies the log level and what else needs no restart, and
-    logs the names of the other options that have changed. Those of --autorecovery need a restart.
+    logs the names of the other options that have changed; those of --autorecovery are in the table
+    [autorecovery] and in variables.
     READY is logged when the bookie accepts clients. Each option may also come from the environment:
     --journal-dir from ZBK_BOOKIE_JOURNAL_DIR. If the cluster knows that the bookie has served and
     its directories do not show it, a line names the missing data, and the exit code is 7. Such a
@@ -98,14 +99,13 @@ def run(
     from zbk.auditor.bookie_process import run_bookie
 
     security = take_security(options)
-    running = start_server(BookieConfig, options)
+    running, beside = start_bookie(options, has_autorecovery=autorecovery)
     config = running.config
-    beside = None
-    if autorecovery:
-        own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
-        beside = offline_config(AutorecoveryConfig, own_cluster)
     sources = option_sources(BookieConfig, options)
+    if beside is not None:
+        sources |= autorecovery_sources(options)
     cluster = Cluster(config.metadata, running=running, option_sources=sources, security=security)
+    cluster.autorecovery = beside
     cluster.read_options = lambda: server_config(BookieConfig, options)
     admin = AdminApi(cluster, config.http, has_actions=allow_actions, token_file=token_file)
 
