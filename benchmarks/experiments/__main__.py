@@ -3,6 +3,7 @@
 python -m benchmarks.experiments deletion   # many ledgers are deleted; one round of gc
 python -m benchmarks.experiments encryption # appends with and without it, and handshakes
 python -m benchmarks.experiments recovery   # a writer dies; its ledger is recovered
+python -m benchmarks.experiments replacement # a bookie dies under a writer, PD and VD in turn
 python -m benchmarks.experiments restart    # a bookie dies; it replays its journal
 python -m benchmarks.experiments repair     # a bookie is lost; its ledgers are copied
 python -m benchmarks.experiments write --slow-bookie 50ms   # a bookie lags; a client writes
@@ -32,6 +33,10 @@ from zbk.cli.streams import open_streams
             "recovery": (
                 "commands:recovery",
                 "Kill a writer during its adds and measure the time to recover its ledger.",
+            ),
+            "replacement": (
+                "commands:replacement",
+                "Kill a bookie under a writer and measure how long appends wait.",
             ),
             "restart": (
                 "commands:restart",

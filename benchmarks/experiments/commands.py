@@ -8,6 +8,7 @@ from benchmarks.experiments.deletion import DeletionLoad, run_deletion
 from benchmarks.experiments.encryption import EncryptionLoad, run_encryption
 from benchmarks.experiments.recovery import RecoveryLoad, run_recovery
 from benchmarks.experiments.repair import RepairLoad, run_repair
+from benchmarks.experiments.replacement import ReplacementLoad, run_replacement
 from benchmarks.experiments.restart import RestartLoad, run_restart
 from benchmarks.experiments.slow_disks import run_slow_disks
 from zbk.cli.bench.options import (
@@ -102,6 +103,26 @@ def deletion(ledger_count: int, ledger_size: int, ledger_type: str, output: Form
     with bench_folder() as folder, saying() as on_progress:
         result = run_deletion(folder, load, on_progress=on_progress)
     print_object({"measured": "deletion"} | fields_of(result), output)
+
+
+@command("replacement", (f"{PROGRAM} replacement --rounds 9", "PD and VD, nine times in turn"))
+@size_option("--size", "entry_size", default="16KiB", help_text="Bytes of payload in an entry.")
+@integer_option("--rounds", "round_count", default=5, help_text="Rounds of each type, in turn.")
+@integer_option("--ack", "ack_size", default=2, help_text="Ack quorum, of three bookies.")
+@zookeeper_option
+@output_option
+def replacement(
+    entry_size: int, round_count: int, ack_size: int, use_zookeeper: bool, output: Format
+) -> None:
+    """Kill a bookie under a writer and measure how long no append is acknowledged.
+
+    Runs in a temporary cluster of four bookies. PD and VD ledgers take turns.
+    """
+    load = ReplacementLoad(entry_size=entry_size, round_count=round_count, ack_size=ack_size)
+    note("starting a temporary cluster of four bookies")
+    with bench_folder() as folder, saying() as on_progress:
+        result = run_replacement(folder, load, use_zookeeper=use_zookeeper, on_progress=on_progress)
+    print_object({"measured": "replacement"} | fields_of(result), output)
 
 
 @command("restart", (f"{PROGRAM} restart --journal 100MiB", "with less to replay"))

@@ -206,8 +206,9 @@ class OpenWriters:
 
     def _make_door(self, number: int) -> WriterDoor:
         before = self._doors[number]
-        made = self._doors[number] = WriterDoor(self._parts.pool)
+        made = WriterDoor(self._parts.pool)
         WriterActor.start(made, self._parts.pool)
+        self._doors[number] = made  # not before: other threads leave messages for every door
         if before is None:
             self._parts.ticker.every(LOOK_MS, partial(self._look_around, number))
         return made
