@@ -1,117 +1,203 @@
-"""Experiment: the cost of metrics, with and without them in turn.
+"""Experiment: the cost of metrics, turned on and off in the same processes.
 
-Two clusters of three bookies run at the same time; only one of them works. The bookies of one
-serve HTTP, which is scraped every 15 s, and observe durations. Those of the other do not. Plain
-counters, such as entries added, stay in both: they are older than the metrics.
+A cluster of three bookies and a client observe and count as always, or not at all
+(``metrics_switch``), in turn: on, off, off, on, and so on. Each round appends entries with
+``append_many``, then some one by one. What counts is the processor time of the client and of all
+bookies together, in nanoseconds, as the kernel has it; the difference is taken within each pair of
+rounds. The median of the differences has an error (of the median, from the spread of the pairs):
+a difference below it is not seen. More rounds make it smaller.
 
-Each round appends ``entry_count`` entries with ``append_many``, then ``lone_count`` one by one,
-first with and then without metrics. The result has the CPU time of the bookies for each entry,
-and the wall and CPU times of a lone append, as medians of the rounds. On a busy machine only the
-CPU times can be compared.
+On a busy machine the processor time of the same work varies by more than metrics cost, so many
+short rounds in turn see more than few long ones. What metrics do is therefore counted as well: the
+calls in some rounds, times the processor time of one call in a loop (``metrics_switch``).
 """
 
 import argparse
+import json
+import os
 import statistics
 import sys
-import threading
+import time
 import urllib.request
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
-from zbk.bench.cost import Meter
+from benchmarks.experiments.metrics_switch import Mode, costs_of_calls_us, switch_metrics
 from zbk.client.api import Client, connect
+from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.local import LocalCluster
-from zbk.system.clock import monotonic_s
 
-OFF_PROGRAM: Final = ("-m", "benchmarks.experiments.bookie_without_metrics")
-SCRAPE_INTERVAL_S: Final = 15.0
+PROGRAM: Final = ("-m", "benchmarks.experiments.metrics_switch")
+PAIRS_OF_A_LEDGER: Final = 25
+COUNTED_ROUND_COUNT: Final = 20
+COUNTED_LONE_COUNT: Final = 1_000
 
 
 class CostLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """The load of one round."""
+    """The load of one round, and pairs of rounds."""
 
-    round_count: int = 8
-    entry_count: int = 200_000
-    lone_count: int = 1_000
+    pair_count: int = 200
+    entry_count: int = 10_000
+    lone_count: int = 100
     entry_size: int = 100
     batch_count: int = 2_000
 
 
-class RoundResult(msgspec.Struct, frozen=True):
-    """One round of one cluster."""
+class RoundCost(msgspec.Struct, frozen=True):
+    """The processor time of client and bookies together."""
 
-    bookie_cpu_us: float  # for each entry of ``append_many``
-    entries_per_s: float
-    lone_append_us: float
-    lone_bookie_cpu_us: float  # of all three bookies, for each lone append
+    many_us: float  # for each entry of ``append_many``
+    lone_us: float  # for each lone append
 
 
-def run_metrics_cost(folder: Path, load: CostLoad) -> dict[str, list[RoundResult]]:
-    """Return the rounds of both clusters, by ``on`` and ``off``."""
-    results: dict[str, list[RoundResult]] = {"on": [], "off": []}
-    with ExitStack() as stack:
-        clients = {}
-        for name, programs in (("on", {}), ("off", dict.fromkeys(range(3), OFF_PROGRAM))):
-            cluster = LocalCluster(folder / name, bookie_programs=programs)
-            stack.enter_context(cluster)
-            clients[name] = stack.enter_context(connect(cluster.metadata_uri))
-            _round(clients[name], load)  # warm
-        stack.enter_context(_Scraper(clients["on"]))
-        for number in range(load.round_count):
-            for name in ("on", "off") if number % 2 == 0 else ("off", "on"):
-                results[name].append(_round(clients[name], load))
-    return results
+class Difference(msgspec.Struct, frozen=True):
+    """One measure with and without metrics: medians, and the difference within a pair."""
+
+    on_us: float
+    off_us: float
+    added_us: float
+    error_us: float
+
+    @property
+    def added_percent(self) -> float:
+        """The difference as a share of the time without metrics."""
+        return 100 * self.added_us / self.off_us
+
+    @property
+    def error_percent(self) -> float:
+        """The error as such a share."""
+        return 100 * self.error_us / self.off_us
 
 
-def _round(client: Client, load: CostLoad) -> RoundResult:
-    payload = bytes(load.entry_size)
+class CostResult(msgspec.Struct, frozen=True):
+    """Each by the fields of ``RoundCost``."""
+
+    differences: dict[str, Difference]
+    counted_us: dict[str, float]  # the time of the calls that were counted
+
+
+def run_metrics_cost(folder: Path, load: CostLoad) -> CostResult:
+    """Return the differences, and the cost of the calls that are counted."""
+    programs = dict.fromkeys(range(3), PROGRAM)
+    with (
+        LocalCluster(folder / "data", bookie_programs=programs) as cluster,
+        connect(cluster.metadata_uri) as client,
+    ):
+        pids = [os.getpid(), *(one.pid for one in cluster.bookies)]
+        switch = _Switch([one.http for one in cluster.bookies])
+        try:
+            pairs = list(_pairs(client, load, pids, switch))
+            counted = _counted(client, load, pids, switch)
+        finally:
+            switch.turn("on")
+    differences = {
+        field: _difference([(getattr(on, field), getattr(off, field)) for on, off in pairs])
+        for field in RoundCost.__struct_fields__
+    }
+    return CostResult(differences, counted)
+
+
+def _counted(
+    client: Client, load: CostLoad, pids: Sequence[int], switch: "_Switch"
+) -> dict[str, float]:
+    """Return the time of what metrics do for an entry of ``append_many``, and a lone append."""
+    call_us = costs_of_calls_us()
+    rounds = load.batch_count * COUNTED_ROUND_COUNT
+    loads = {
+        "many_us": (rounds, msgspec.structs.replace(load, entry_count=rounds, lone_count=0)),
+        "lone_us": (COUNTED_LONE_COUNT, msgspec.structs.replace(load, entry_count=0)),
+    }
+    found = {}
     with client.create_ledger() as ledger:
-        ledger.append(payload)
-        meter, begun_s = Meter(client), monotonic_s()
-        futures = [
-            ledger.append_many([payload] * load.batch_count)
-            for _ in range(load.entry_count // load.batch_count)
-        ]
-        for future in futures:
-            future.result()
-        seconds = monotonic_s() - begun_s
-        cpu_us = meter.cost(load.entry_count).bookie_cpu_us_per_entry
-        times, meter = [], Meter(client)
-        for _ in range(load.lone_count):
-            begun_s = monotonic_s()
-            ledger.append(payload)
-            times.append(monotonic_s() - begun_s)
-        lone_cpu_us = meter.cost(load.lone_count).bookie_cpu_us_per_entry
+        _round(ledger, load, pids)  # warm
+        for field, (count, one) in loads.items():
+            before = switch.turn("count")
+            for _ in range(count // max(1, one.entry_count or one.lone_count)):
+                _round(ledger, one, pids)
+            calls = switch.turn("on") - before
+            found[field] = sum(call_us[name] * number for name, number in calls.items()) / count
     client.delete_ledger(ledger.ledger_id)
-    lone_us = statistics.median(times) * 1e6
-    return RoundResult(cpu_us, load.entry_count / seconds, lone_us, lone_cpu_us)
+    return found
 
 
-class _Scraper:
-    """Scrapes all bookies of a cluster until the block ends."""
+def _pairs(
+    client: Client, load: CostLoad, pids: Sequence[int], switch: "_Switch"
+) -> Iterator[tuple[RoundCost, RoundCost]]:
+    for first in range(0, load.pair_count, PAIRS_OF_A_LEDGER):
+        with client.create_ledger() as ledger:
+            _round(ledger, load, pids)  # warm
+            for number in range(first, min(first + PAIRS_OF_A_LEDGER, load.pair_count)):
+                found = {}
+                for is_on in (True, False) if number % 2 == 0 else (False, True):
+                    switch.turn("on" if is_on else "off")
+                    found[is_on] = _round(ledger, load, pids)
+                yield found[True], found[False]
+        client.delete_ledger(ledger.ledger_id)
 
-    def __init__(self, client: Client) -> None:
-        self._urls = [str(bookie.http) for bookie in client.list_bookies()]
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> None:
-        self._thread.start()
+class _Switch:
+    """Turns the metrics of this process and of all bookies."""
 
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = urls
 
-    def _run(self) -> None:
-        while not self._is_over.wait(SCRAPE_INTERVAL_S):
-            for url in self._urls:
-                with suppress(OSError), urllib.request.urlopen(f"{url}/metrics", timeout=5) as one:  # noqa: S310 - loopback
-                    one.read()
+    def turn(self, mode: Mode) -> Counter[str]:
+        """Turn all; return the calls that were counted so far."""
+        calls = Counter(switch_metrics(mode))
+        for url in self._urls:
+            path = f"{url}/switch?metrics={mode}"
+            with urllib.request.urlopen(path, timeout=30) as answer:  # noqa: S310 - loopback
+                calls.update(json.loads(answer.read()))
+        return calls
+
+
+def _round(ledger: LedgerWriter, load: CostLoad, pids: Sequence[int]) -> RoundCost:
+    payload = bytes(load.entry_size)
+    begun_ns = _cpu_ns(pids)
+    futures = [
+        ledger.append_many([payload] * load.batch_count)
+        for _ in range(load.entry_count // load.batch_count)
+    ]
+    for future in futures:
+        future.result()
+    between_ns = _cpu_ns(pids)
+    for _ in range(load.lone_count):
+        ledger.append(payload)
+    ended_ns = _cpu_ns(pids)
+    return RoundCost(
+        (between_ns - begun_ns) / 1_000 / max(1, load.entry_count),
+        (ended_ns - between_ns) / 1_000 / max(1, load.lone_count),
+    )
+
+
+def _cpu_ns(pids: Sequence[int]) -> int:
+    """Return the processor time of processes: of each, Linux has a clock (``clock_getcpuclockid``).
+
+    The times in ``/proc`` are counted in ticks of 10 ms, as long as a round of lone appends.
+    """
+    return sum(time.clock_gettime_ns((~pid << 3) | 2) for pid in pids)
+
+
+def _difference(pairs: Sequence[tuple[float, float]]) -> Difference:
+    """Return the medians of pairs of times with and without metrics.
+
+    >>> _difference([(11.0, 10.0), (12.0, 11.0), (10.0, 9.0)])
+    Difference(on_us=11.0, off_us=10.0, added_us=1.0, error_us=0.0)
+    """
+    added = [on - off for on, off in pairs]
+    median = statistics.median(added)
+    spread = 1.4826 * statistics.median([abs(one - median) for one in added])
+    return Difference(
+        statistics.median([on for on, _ in pairs]),
+        statistics.median([off for _, off in pairs]),
+        median,
+        1.2533 * spread / len(pairs) ** 0.5,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -121,19 +207,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m benchmarks.experiments.metrics_cost",
         description="Measure appends with and without metrics, in turn.",
     )
-    parser.add_argument("--rounds", type=int, default=usual.round_count, help="of each kind")
+    parser.add_argument("--pairs", type=int, default=usual.pair_count, help="of rounds")
     parser.add_argument("--entries", type=int, default=usual.entry_count, help="of a round")
+    parser.add_argument("--lone", type=int, default=usual.lone_count, help="appends of a round")
     given = parser.parse_args(arguments)
-    load = msgspec.structs.replace(usual, round_count=given.rounds, entry_count=given.entries)
+    load = msgspec.structs.replace(
+        usual, pair_count=given.pairs, entry_count=given.entries, lone_count=given.lone
+    )
     with TemporaryDirectory(prefix="zbk-metrics-") as folder:
-        results = run_metrics_cost(Path(folder), load)
-    for field in RoundResult.__struct_fields__:
-        on, off = (
-            statistics.median(getattr(one, field) for one in results[name])
-            for name in ("on", "off")
-        )
+        found = run_metrics_cost(Path(folder), load)
+    for field, one in found.differences.items():
+        counted_us = found.counted_us[field]
         sys.stdout.write(
-            f"{field:16} on {on:10.2f}  off {off:10.2f}  {100 * (on - off) / off:+.1f} %\n"
+            f"{field:8} on {one.on_us:10.3f}  off {one.off_us:10.3f}  "
+            f"added {one.added_us:+8.3f} +- {one.error_us:.3f} us  "
+            f"({one.added_percent:+.2f} +- {one.error_percent:.2f} %)  "
+            f"counted {counted_us:.4f} us ({100 * counted_us / one.off_us:.2f} %)\n"
         )
 
 

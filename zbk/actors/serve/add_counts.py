@@ -1,9 +1,7 @@
 """Counters and times of adds, by ledger type: one thread writes them, any thread may read.
 
-``AddCounts`` is written by the storage actor, ``AnswerTimes`` by the actors of a journal.
+``AddCounts`` is written by the storage actor, ``answer_times`` by the actors of a journal.
 """
-
-from collections.abc import Iterable
 
 import msgspec
 
@@ -17,12 +15,6 @@ class TypeCounts(msgspec.Struct):
     batch_count: int = 0
     entry_count: int = 0
     size: int = 0  # bytes
-
-    def stored(self, entry_count: int, size: int) -> None:
-        """Count an add."""
-        self.batch_count += 1
-        self.entry_count += entry_count
-        self.size += size
 
 
 class AddCounts:
@@ -47,17 +39,6 @@ class AddCounts:
         return sum(one.size for one in self.by_type.values())
 
 
-class AnswerTimes:
-    """From adds to their answers, one value for each group and type. Of one thread at a time."""
-
-    def __init__(self) -> None:
-        self.by_type = {ledger_type: Buckets() for ledger_type in LedgerType}
-
-    def answered(self, ledger_types: Iterable[LedgerType], received_us: int, now_us: int) -> None:
-        """Count the answers of a group with adds to ledgers of these types.
-
-        ``received_us`` is 0 if the group has no requests.
-        """
-        if received_us:
-            for ledger_type in ledger_types:
-                self.by_type[ledger_type].observe(now_us - received_us)
+def answer_times() -> dict[LedgerType, Buckets]:
+    """Return histograms of times from adds to their answers, one value for each group and type."""
+    return {ledger_type: Buckets() for ledger_type in LedgerType}

@@ -36,14 +36,14 @@ import msgspec
 
 from zbk.actors.base import BookieActor, LendingActor, StopBookie
 from zbk.actors.messages import Sink
-from zbk.actors.serve.add_counts import AnswerTimes
+from zbk.actors.serve.add_counts import answer_times
 from zbk.actors.serve.refusals import refusal_of
 from zbk.actors.serve.sync_queue import AppendGroup, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.refusals import Refusals
-from zbk.system.clock import monotonic_ms, monotonic_us
+from zbk.system.clock import monotonic_ms, monotonic_ns
 from zbk.system.direct_inbox import Door
 from zbk.transport.inbound import Outbound
 from zbk.wire.messages import AddAnswer
@@ -109,7 +109,7 @@ class JournalActor(LendingActor):
         self._size = 0
         self.waits = Buckets()  # of groups, until the write begins
         self.writes = Buckets()
-        self.answers = AnswerTimes()  # after a write
+        self.answers = answer_times()  # after a write
         self.refusals = Refusals()
 
     def handle(self, message: WriteMessage) -> None:
@@ -143,12 +143,12 @@ class JournalActor(LendingActor):
         """Append groups in one write; return the error if there was no space."""
         records = [record for group in groups for record in group.records]
         if records:
-            begun_us = monotonic_us()
+            begun_us = monotonic_ns() // 1_000
             try:
                 self._journal.append(records)
             except NoSpaceError as error:
                 return error
-            self.writes.observe(monotonic_us() - begun_us)
+            self.writes.observe(monotonic_ns() // 1_000 - begun_us)
             if groups[0].handed_us:
                 self.waits.observe(begun_us - groups[0].handed_us)
         return None
@@ -206,9 +206,7 @@ class JournalActor(LendingActor):
         if answers:
             self._send(answers)
             queue.lone_sync.written(self._now_ms())
-            now_us = monotonic_us()
-            for group in groups:
-                self.answers.answered(group.write_types, group.received_us, now_us)
+            self._observe_answers(groups)
         kept = [one for one in groups if one.records or one.is_sync_needed or one.is_sync_news]
         if kept:  # the others are adds of bypass ledgers: the journal has nothing of them to sync
             queue.put(kept)
@@ -220,6 +218,13 @@ class JournalActor(LendingActor):
                 self._syncer.tell(Flush())
         elif queue.unsynced_size >= self._unsynced_size_max:
             self._syncer.tell(Flush())
+
+    def _observe_answers(self, groups: Sequence[AppendGroup]) -> None:
+        now_us = monotonic_ns() // 1_000
+        for group in groups:
+            if group.received_us:
+                for ledger_type in group.write_types:
+                    self.answers[ledger_type].observe(now_us - group.received_us)
 
 
 class JournalDoor(Door):

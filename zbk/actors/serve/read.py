@@ -21,7 +21,7 @@ from zbk.errors import EntryUnreadableError, ZbkError
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.refusals import Refusals
 from zbk.storage.entry_logs.entry_reader import Resolved
-from zbk.system.clock import monotonic_us
+from zbk.system.clock import monotonic_ns
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import ReadAnswer
 
@@ -85,9 +85,9 @@ class ReadActor(BookieActor):
             span = one.inbound.span
             if span is not None:
                 span.event("admitted")
-            begun_us = monotonic_us()
+            begun_us = monotonic_ns() // 1_000
             answer = self._answer(one)
-            self.times.observe(monotonic_us() - begun_us)
+            self.times.observe(monotonic_ns() // 1_000 - begun_us)
             if span is not None:
                 span.event("read")
             if answer is not None:

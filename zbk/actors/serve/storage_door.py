@@ -12,7 +12,7 @@ import pykka
 
 from zbk.actors.serve.fair_queue import NO_LIMITS, FairQueue
 from zbk.actors.serve.identity_rates import RateLimits
-from zbk.system.clock import monotonic_us
+from zbk.system.clock import monotonic_ns
 from zbk.system.direct_inbox import Door
 from zbk.transport.inbound import Inbound
 
@@ -46,7 +46,7 @@ class StorageDoor(Door):
 
     def receive(self, batch: list[Inbound]) -> None:
         """Serve a small batch in the calling thread if the actor is idle, else leave it to it."""
-        received_us = monotonic_us()
+        received_us = monotonic_ns() // 1_000
         is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
         if is_small and self.queue.may_pass(batch) and self.hand(Requests(batch, received_us)):
             return

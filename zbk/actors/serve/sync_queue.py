@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from zbk.actors.messages import Sink
-from zbk.actors.serve.add_counts import AnswerTimes
+from zbk.actors.serve.add_counts import answer_times
 from zbk.durability.lone_sync import LoneSync
 from zbk.metrics.buckets import Buckets
 from zbk.protocol.entry.words import LedgerType
@@ -109,7 +109,7 @@ class SyncQueue:
     ) -> None:
         self.lone_sync = LoneSync()
         self.fsyncs = Buckets()
-        self.answers = AnswerTimes()  # after a sync
+        self.answers = answer_times()  # after a sync
         self.journal = journal
         self.send = send
         self._journal_no = journal_no
@@ -197,7 +197,9 @@ class SyncQueue:
         if answers:
             self.send(answers)
             for group in groups:
-                self.answers.answered(group.sync_types, group.received_us, ended_us)
+                if group.received_us:
+                    for ledger_type in group.sync_types:
+                        self.answers[ledger_type].observe(ended_us - group.received_us)
         if (
             progress.is_watched
             or progress.is_awaited

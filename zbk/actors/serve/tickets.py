@@ -16,7 +16,7 @@ from zbk.actors.serve.sync_queue import AppendGroup, SyncProgress
 from zbk.durability.synced_run import SyncedRun
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal.record import JournalRecord
-from zbk.system.clock import monotonic_us
+from zbk.system.clock import monotonic_ns
 from zbk.transport.inbound import Inbound, Outbound
 
 if TYPE_CHECKING:
@@ -68,26 +68,14 @@ class Ticket:
         self.number = number
         self.after_write: list[Outbound] = []
         self.after_sync: list[Outbound] = []
-        self.write_types: tuple[LedgerType, ...] = ()  # of the ledgers whose adds these answer
-        self.sync_types: tuple[LedgerType, ...] = ()
+        self.write_types: tuple[LedgerType, ...] = ()  # of ledgers with adds in ``after_write``
+        self.sync_types: tuple[LedgerType, ...] = ()  # and in ``after_sync``
         self.stored: list[Stored] = []
         self.fenced: list[LedgerSlot] = []
         self.fetches: list[Fetch] = []  # of fencing reads
         self.syncs: list[tuple[Inbound, LedgerSlot]] = []
         self.quiesced: list[Quiescing] = []
         self.spans: list[RequestSpan] = []  # of the requests that are traced
-
-    def answer_after_write(self, outbound: Outbound, ledger_type: LedgerType) -> None:
-        """Answer an add to a ledger of this type once the group is in the page cache."""
-        self.after_write.append(outbound)
-        if ledger_type not in self.write_types:
-            self.write_types += (ledger_type,)
-
-    def answer_after_sync(self, outbound: Outbound, ledger_type: LedgerType) -> None:
-        """Answer an add to a ledger of this type once the group is on stable storage."""
-        self.after_sync.append(outbound)
-        if ledger_type not in self.sync_types:
-            self.sync_types += (ledger_type,)
 
     @property
     def is_waited_for(self) -> bool:
@@ -146,7 +134,7 @@ class JournalTickets:
             is_sync_news=is_sync_news,
             is_sync_needed=is_waited_for,
             received_us=received_us,
-            handed_us=monotonic_us(),
+            handed_us=monotonic_ns() // 1_000,
             spans=ticket.spans,
             write_types=ticket.write_types,
             sync_types=ticket.sync_types,

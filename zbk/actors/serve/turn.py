@@ -137,11 +137,17 @@ class Turn:
         The answer leaves before that of a fence which follows.
         """
         if answers_after == "write":
-            self.ticket(slot).answer_after_write(outbound, ledger_type)
+            ticket = self.ticket(slot)
+            ticket.after_write.append(outbound)
+            if ledger_type not in ticket.write_types:
+                ticket.write_types += (ledger_type,)
         elif slot.is_log_unsynced:
             self.log_syncs.wait(slot, outbound)
         else:
-            self.ticket(slot).answer_after_sync(outbound, ledger_type)
+            ticket = self.ticket(slot)
+            ticket.after_sync.append(outbound)
+            if ledger_type not in ticket.sync_types:
+                ticket.sync_types += (ledger_type,)
 
     def answer_cursor(self, slot: LedgerSlot, inbound: Inbound) -> None:
         """Answer with the sync cursor when everything of a ledger is on stable storage."""
@@ -272,7 +278,10 @@ class Turn:
         tickets = self._tickets[slot.journal_no]
         ticket = tickets.filled
         self.answer_add(slot, one.ledger_type, Outbound(one.inbound, one.answer), one.answers_after)
-        self.counts.by_type[one.ledger_type].stored(batch.count, len(batch.body))
+        counts = self.counts.by_type[one.ledger_type]
+        counts.batch_count += 1
+        counts.entry_count += batch.count
+        counts.size += len(batch.body)
         if not one.is_journaled:
             lac = NO_ENTRY if one.recorded_lac is None else one.recorded_lac
             placed = Placed(split_location(base)[0], len(batch.body), one.runs)

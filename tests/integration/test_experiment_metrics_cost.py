@@ -1,0 +1,35 @@
+"""The experiment with metrics on a small load: what they do is counted, and costs little."""
+
+from pathlib import Path
+
+from benchmarks.experiments.metrics_cost import CostLoad, RoundCost, run_metrics_cost
+from benchmarks.experiments.metrics_switch import switch_metrics
+from zbk.metrics.buckets import Buckets
+from zbk.transport.request_counts import RequestCounts
+from zbk.wire.messages import Add
+
+
+def test_metrics_do_under_one_percent_of_the_work_of_an_append(tmp_path: Path) -> None:
+    load = CostLoad(pair_count=3, entry_count=4_000, lone_count=20)
+
+    found = run_metrics_cost(tmp_path, load)
+
+    for field in RoundCost.__struct_fields__:
+        difference = found.differences[field]
+        assert difference.on_us > 0
+        assert difference.off_us > 0
+        assert 0 < found.counted_us[field] < difference.off_us / 100
+
+
+def test_a_process_without_metrics_observes_nothing() -> None:
+    counts, buckets = RequestCounts(), Buckets()
+    try:
+        switch_metrics("off")
+        counts.answered(Add, 1)
+        buckets.observe(1)
+        assert sum(buckets.counts) + sum(counts.times["add"].counts) == 0
+    finally:
+        switch_metrics("on")
+    counts.answered(Add, 1)
+    buckets.observe(1)
+    assert sum(buckets.counts) + sum(counts.times["add"].counts) == 2
