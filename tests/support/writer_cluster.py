@@ -621,7 +621,9 @@ class WriterCluster:
             self._check_durable(entry_id)
         self.lac = core.path.lac
         copies = self.quorum.write_size if self.quorum.is_striped else 1
-        largest = self.limits.batch_size_max + entry_size(PAYLOAD_SIZE_MAX, DigestType.XXH3)
+        largest = self.limits.of_batch(self.quorum)[0] + entry_size(
+            PAYLOAD_SIZE_MAX, DigestType.XXH3
+        )
         kept_size_max = self.limits.backlog_size + largest * copies
         if self.level.restart_revokes_acks:
             kept_size_max += self.limits.unsynced_size_max + largest

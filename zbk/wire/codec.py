@@ -6,7 +6,6 @@ is limited first. Whatever arrives, the outcome is a message or a ``WireError``.
 
 from array import array
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import msgpack
@@ -14,6 +13,7 @@ import msgspec
 
 from zbk.errors import MalformedMessageError, UnknownOperationError, ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
+from zbk.protocol.entry.rounds import is_ascending
 from zbk.wire.messages import Answer, AnswerBundle, Bundle, Message, Refused, Request
 
 HEADER_SIZE_MAX: Final = 64 * 1024
@@ -104,7 +104,7 @@ def decode_ids(frame: bytes, count_max: int) -> "array[int]":
     ids = array("q")
     ids.frombytes(frame)
     ids = _little_endian(ids)
-    if ids[0] < 0 or any(a >= b for a, b in pairwise(ids)):
+    if not is_ascending(ids):
         raise MalformedMessageError("entry ids must ascend from 0 up")
     return ids
 

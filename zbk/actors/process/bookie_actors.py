@@ -47,10 +47,10 @@ from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue, ScrubParts
 from zbk.actors.upkeep.waits import WaitPorts
 from zbk.audit.trail import AuditTrail
 from zbk.config import MESSAGE_OVERHEAD_SIZE, BookieConfig
-from zbk.config.units import MIB
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.store import MetadataStore
+from zbk.protocol.entry.entry_batch import MESSAGE_SIZE_MIN
 from zbk.security.principals import KeyTable
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import NoSpaceMet
@@ -61,9 +61,6 @@ from zbk.system.ticker import Ticker
 from zbk.tracing.setup import request_spans
 from zbk.transport.greeting import Identity
 from zbk.transport.router import FrontLimits, FrontSecurity, RouterFront
-
-MESSAGE_SIZE_MIN: Final = 4 * MIB
-"""Every bookie accepts frames of this size. Batches of a client are smaller."""
 
 CHECKPOINT_POLL_MS: Final = 250
 PREPARE_POLL_MS: Final = 200

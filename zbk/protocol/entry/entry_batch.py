@@ -14,9 +14,10 @@ Everything here is a function of its arguments.
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
+from struct import Struct
 from typing import Final, Self
 
 import msgspec
@@ -24,10 +25,14 @@ import msgspec
 from zbk.errors import CorruptRecordError, MalformedMessageError
 from zbk.protocol.entry.digest import checksum as checksum_of
 from zbk.protocol.entry.entry import HEADER_SIZE, read_prefix
+from zbk.protocol.entry.rounds import Rounds, gather, rounds_of
 from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 BODY_SIZE_MAX: Final = 256 * 1024 * 1024
 """Bytes of one batch's entries."""
+
+MESSAGE_SIZE_MIN: Final = 4 * 1024 * 1024
+"""Bytes of a batch that every bookie accepts, whatever its options. A writer's have no more."""
 
 COUNT_MAX: Final = 1 << 20
 """Entries of one batch."""
@@ -123,6 +128,25 @@ class EntryBatch(msgspec.Struct, frozen=True, gc=False):
             body,
         )
 
+    def only(self, entry_ids: Sequence[int]) -> "EntryBatch":
+        """Return a batch of these ascending entries of a batch whose own ids are in a row.
+
+        Those of one slot of a striped ledger take the time of their bytes, not of their number.
+        """
+        first = self.first_entry_id
+        rounds = rounds_of(entry_ids)
+        if rounds is None:
+            return self.select([entry_id - first for entry_id in entry_ids])
+        sizes = gather(self.sizes, entry_ids, first, rounds)
+        pieces: Iterator[bytes | memoryview]
+        if is_uniform(self.sizes):
+            pieces = _equal_pieces(self.body, self.sizes[0], first, entry_ids, rounds)
+        else:
+            ends = [0, *accumulate(self.sizes)]
+            runs = rounds.runs(entry_ids)
+            pieces = (self.body[ends[a - first] : ends[b - first + 1]] for a, b in runs)
+        return EntryBatch.of(self.ledger_id, entry_ids, sizes, b"".join(pieces))
+
     def _problem(self) -> str:
         ids, sizes, body_size = self.entry_ids, self.sizes, len(self.body)
         count = len(sizes)
@@ -158,6 +182,34 @@ class EntryBatch(msgspec.Struct, frozen=True, gc=False):
         except CorruptRecordError as error:
             return str(error)
         return "" if found == wanted else f"an entry has {found} instead of {wanted}"
+
+
+def _equal_pieces(
+    body: bytes, size: int, first: int, entry_ids: Sequence[int], rounds: Rounds
+) -> Iterator[bytes | memoryview]:
+    """Yield the pieces of a body that these entries fill. All entries have the same size."""
+    head_end = (entry_ids[rounds.gap_place] - first + 1) * size
+    yield body[(entry_ids[0] - first) * size : head_end]
+    start = (entry_ids[rounds.gap_place + 1] - first) * size
+    stop = (entry_ids[-1] - first + 1) * size
+    round_size, run_size = rounds.step * size, rounds.size * size
+    rest_start = start + (stop - start) // round_size * round_size
+    view = memoryview(body)
+    if run_size > _COPIED_SIZE_MAX:
+        for at in range(start, rest_start, round_size):
+            yield view[at : at + run_size]
+    else:
+        runs = _run_and_gap(run_size, round_size - run_size)
+        yield from chain.from_iterable(runs.iter_unpack(view[start:rest_start]))
+    yield view[rest_start:stop]
+
+
+_COPIED_SIZE_MAX: Final = 1024  # a piece of this size is copied sooner than a view of it is made
+
+
+@lru_cache(maxsize=64)
+def _run_and_gap(run_size: int, gap_size: int) -> Struct:
+    return Struct(f"{run_size}s{gap_size}x")
 
 
 def sizes_to_wire(sizes: "array[int]") -> bytes:

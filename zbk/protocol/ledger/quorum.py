@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from zbk.errors import InvalidQuorumError
+from zbk.protocol.entry.rounds import ids_in_rounds
 
 ENSEMBLE_SIZE_MAX = 64
 
@@ -66,4 +67,7 @@ class Quorum(msgspec.Struct, frozen=True):
         """
         if not self.is_striped:
             return range(first, last + 1)
-        return array("q", (e for e in range(first, last + 1) if self.holds(slot, e)))
+        stop = last + 1
+        ids = range(first, min(first + self.ensemble_size, stop))
+        firsts = [entry_id for entry_id in ids if self.holds(slot, entry_id)]
+        return ids_in_rounds(firsts, self.ensemble_size, stop) if firsts else array("q")

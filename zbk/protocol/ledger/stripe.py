@@ -13,14 +13,14 @@ stripe goes with each add and each sync of a striped VD ledger, because a bookie
 slot of a later fragment. Nothing here takes time or memory that grows with the ids.
 """
 
+from array import array
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from operator import sub
 from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
+from zbk.protocol.entry.rounds import is_in_rounds
 from zbk.protocol.ledger.quorum import ENSEMBLE_SIZE_MAX, Quorum
 
 Size: TypeAlias = Annotated[int, Meta(ge=1, le=ENSEMBLE_SIZE_MAX)]
@@ -86,8 +86,8 @@ class Stripe(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if any(self.entry_id(place + at) != entry_id for at, entry_id in enumerate(head)):
             return False
         # each later one is a round after the one that is ``write_size`` before it
-        steps = map(sub, islice(entry_ids, write_size, None), entry_ids)
-        return all(step == self.ensemble_size for step in steps)
+        ids = entry_ids if isinstance(entry_ids, array) else array("q", entry_ids)
+        return is_in_rounds(ids, write_size, self.ensemble_size)
 
 
 def stripes_of(quorum: Quorum) -> tuple[Stripe | None, ...]:

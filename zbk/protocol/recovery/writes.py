@@ -216,7 +216,7 @@ class RecoveryWrites:
             return _Pending((batch,) * quorum.ensemble_size, batch.size)
         first, last = batch.first_entry_id, batch.last_entry_id
         held = [quorum.entry_ids(slot, first, last) for slot in range(quorum.ensemble_size)]
-        parts = tuple(batch.select([i - first for i in ids]) if ids else None for ids in held)
+        parts = tuple(batch.only(ids) if ids else None for ids in held)
         return _Pending(parts, sum(part.size for part in parts if part is not None))
 
     def _cut(self, entries: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -58,6 +58,4 @@ class BatchEncoder:
 
     def _part(self, batch: EntryBatch, slot: int) -> EntryBatch | None:
         held = self._quorum.entry_ids(slot, batch.first_entry_id, batch.last_entry_id)
-        if not held:
-            return None
-        return batch.select([entry_id - batch.first_entry_id for entry_id in held])
+        return batch.only(held) if held else None

@@ -66,10 +66,9 @@ class WritePath:
         self._slots = slots  # their owner takes them up and down, and replaces bookies
         self._limits = limits
         self._unsynced_part = unsynced_part
+        size_max, count_max = limits.of_batch(quorum)
         self._queue = AppendQueue(
-            entry_overhead_size=encoder.overhead_size,
-            size_max=limits.batch_size_max,
-            count_max=limits.batch_count_max,
+            entry_overhead_size=encoder.overhead_size, size_max=size_max, count_max=count_max
         )
         self._window = WriteWindow(quorum.ensemble_size, limits, unsynced_part)
         self._tracker = AckTracker(quorum)

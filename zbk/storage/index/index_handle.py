@@ -9,11 +9,10 @@ Owned by the thread that owns the index.
 
 from array import array
 from collections.abc import Sequence
-from itertools import repeat
-from operator import sub
 from typing import Final, Protocol
 
 from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
+from zbk.protocol.entry.rounds import gather, rounds_of
 from zbk.storage.index.index_file import LedgerIndex
 from zbk.storage.index.index_page import PAGE_BITS, PAGE_ENTRY_COUNT, Page
 from zbk.storage.index.page_cache import PageCache
@@ -22,7 +21,6 @@ from zbk.storage.index.page_slots import (
     find_absent,
     find_present,
     page_runs,
-    slots_of,
 )
 from zbk.storage.index.write_back import WriteBackCache
 
@@ -148,10 +146,11 @@ class IndexHandle:
             return self._row(header, entry_ids[0], entry_ids[-1])
         found: array[int] = array("Q")
         for page_no, low, high in page_runs(entry_ids):
-            slots = list(slots_of(entry_ids[low:high]))
-            page = self._memory.pages.page(header, page_no, slots[0]) or _NO_PAGE
-            some = page.between(slots[0], slots[-1] + 1)
-            found.extend(map(some.__getitem__, map(sub, slots, repeat(slots[0]))))
+            ids = entry_ids[low:high]
+            first = ids[0] & SLOT_MASK
+            page = self._memory.pages.page(header, page_no, first) or _NO_PAGE
+            some = page.between(first, first + ids[-1] - ids[0] + 1)
+            found += gather(some, ids, ids[0], rounds_of(ids))
             self._memory.make_room()
         return found
 

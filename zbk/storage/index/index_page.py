@@ -21,15 +21,13 @@ Source: BookKeeper's ``LedgerEntryPage``; the checksum is zbk's.
 
 import struct
 from array import array
-from collections import deque
 from collections.abc import Sequence
-from itertools import repeat
-from operator import sub
 from typing import Final
 
 from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
+from zbk.protocol.entry.rounds import scatter
 from zbk.storage.disk.byte_order import locations_from_disk
 from zbk.storage.index.write_back import Kept
 
@@ -89,14 +87,14 @@ class Page(Kept):
             own[at : at + len(locations)] = locations
         return 8 * (len(own) - before)
 
-    def put_scattered(self, slots: Sequence[int], locations: "array[int]") -> int:
-        """Set these slots, ascending; return the growth of the page in bytes."""
-        before = len(self.locations)
-        own, _ = self._writable(slots[0])
-        end = slots[-1] + 1 - self.start
+    def put_scattered(self, entry_ids: Sequence[int], locations: "array[int]") -> int:
+        """Set the slots of these ascending entries; return the growth of the page in bytes."""
+        before, first = len(self.locations), entry_ids[0]
+        own, at = self._writable(first % PAGE_ENTRY_COUNT)
+        end = at + entry_ids[-1] - first + 1
         if end > len(own):
             own.frombytes(bytes(8 * (end - len(own))))
-        deque(map(own.__setitem__, map(sub, slots, repeat(self.start)), locations), maxlen=0)
+        scatter(own, entry_ids, first - at, locations)
         return 8 * (len(own) - before)
 
     def put_ahead(self, before: "array[int]") -> None:

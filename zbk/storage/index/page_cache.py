@@ -21,7 +21,7 @@ from zbk.errors import ScatteredLedgerError
 from zbk.storage.index.index_file import IndexReader, LedgerIndex
 from zbk.storage.index.index_page import PAGE_BITS, Page
 from zbk.storage.index.page_extents import ADMITTED_COUNT_MAX
-from zbk.storage.index.page_slots import SLOT_MASK, slots_of
+from zbk.storage.index.page_slots import SLOT_MASK
 from zbk.storage.index.write_back import WriteBackCache
 
 PageKey: TypeAlias = int
@@ -123,7 +123,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
         if isinstance(entry_ids, range):
             by = page.put(entry_ids[0] & SLOT_MASK, locations)
         else:
-            by = page.put_scattered(list(slots_of(entry_ids)), locations)
+            by = page.put_scattered(entry_ids, locations)
         self.size += by
         self.dirty_size += by
 

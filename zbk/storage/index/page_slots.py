@@ -6,8 +6,6 @@ Words: a *slot* is a place in a page; entry ``e`` has slot ``e % 1024`` of page 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
-from operator import and_
 from typing import Final
 
 from zbk.storage.entry_logs.location import ABSENT
@@ -42,11 +40,6 @@ def _page_runs(entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         high = bisect_left(entry_ids, (page_no + 1) << PAGE_BITS, low)
         yield page_no, low, high
         low = high
-
-
-def slots_of(entry_ids: Sequence[int]) -> Iterator[int]:
-    """Return the places of these entries in their page."""
-    return map(and_, entry_ids, repeat(SLOT_MASK))
 
 
 def find_absent(locations: "array[int]", start: int = 0) -> int | None:

@@ -20,6 +20,7 @@ from zbk.protocol.entry.entry_batch import (
     sizes_from_wire,
     sizes_to_wire,
 )
+from zbk.protocol.ledger.quorum import Quorum
 
 replace = msgspec.structs.replace
 
@@ -116,6 +117,28 @@ def test_a_selection_is_a_batch_of_the_same_entries(places: list[int]) -> None:
     assert entries_in(part) == {e: everything[e] for e in part.entry_ids}
     is_row = places == list(range(places[0], places[0] + len(places)))
     assert part.is_in_a_row == is_row
+
+
+@given(
+    sizes=st.integers(2, 7).flatmap(lambda e: st.tuples(st.just(e), st.integers(1, e - 1))),
+    slot=st.integers(0, 6),
+    first=st.integers(0, 9),
+    count=st.integers(1, 30),
+    payload_size=st.sampled_from([0, 5, None]),
+)
+def test_the_part_of_a_slot_is_the_selection_of_its_entries(
+    sizes: tuple[int, int], slot: int, first: int, count: int, payload_size: int | None
+) -> None:
+    quorum = Quorum(*sizes, 1)
+    whole = batch_of(3, range(first, first + count), payload_size)
+    held = quorum.entry_ids(slot % sizes[0], first, first + count - 1)
+    if not held:
+        return
+
+    part = whole.only(held)
+
+    assert part == whole.select([entry_id - first for entry_id in held])
+    part.validate()
 
 
 def test_sizes_on_the_wire_are_little_endian() -> None:
