@@ -161,14 +161,11 @@ class RecoveryReads:
         return range(first, min((e for e in obstacles if first <= e < stop), default=stop))
 
     def _wanted_of_stripe(self, slot: int, stop: int) -> Iterator[int]:
-        for entry_id in range(self.next_id, stop):
-            if entry_id in self._useless[slot]:
+        useless, found = self._useless[slot], self._found
+        for entry_id in self._quorum.entry_ids(slot, self.next_id, stop - 1):
+            if entry_id in useless:
                 return  # another bookie has to return it first
-            if (
-                entry_id not in self._found
-                and self._quorum.holds(slot, entry_id)
-                and not (self._is_calm and self._leader(entry_id) != slot)
-            ):
+            if entry_id not in found and not (self._is_calm and self._leader(entry_id) != slot):
                 yield entry_id
 
     def _leader(self, entry_id: int) -> int:
