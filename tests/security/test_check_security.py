@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import QUICK, Shell
+from tests.support.http import ask
+from tests.support.waiting import wait_until
 from tests.support.zookeeper_users import successes_of
 from zbk.cluster.local import LocalCluster
 from zbk.system.ports import lasting_port
@@ -115,3 +117,87 @@ def test_an_open_zookeeper_and_http_beyond_loopback_are_found(tmp_path: Path) ->
         ]
         assert "ledgers" in found[0]["subjects"]
         assert "zbk cluster secure" in found[0]["command"]
+
+
+@contextmanager
+def console(shell: Shell, *flags: str) -> Iterator[str]:
+    """Run a console; yield its URL."""
+    running = shell.start("console", "-o", "json", *flags)
+    try:
+        assert running.stdout is not None
+        line = running.stdout.readline()
+        assert line, running.communicate()[1].decode()
+        yield json.loads(line)["url"]
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=30)
+
+
+def knows_its_cluster(url: str) -> bool:
+    with suppress(OSError):  # it starts
+        return "cluster" in ask(f"{url}/version").body
+    return False
+
+
+def of_endpoints(shell: Shell, *arguments: str) -> list[tuple[str, list[str]]]:
+    """Return kinds and subjects of what is found beside the open bookie."""
+    found = report(shell, 10, *arguments)["findings"]
+    return [(one["kind"], one["subjects"]) for one in found if one["kind"] != "bookie-local"]
+
+
+def test_consoles_and_autorecovery_on_the_network_are_found(tmp_path: Path) -> None:
+    """In each state: on loopback, with actions and with a token, and beyond loopback."""
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    port = lasting_port()
+    recovery = f"http://0.0.0.0:{port}"
+    with LocalCluster(tmp_path / "data", bookie_count=1, bookie_options=QUICK) as cluster:
+        shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
+        cluster.start_autorecovery({"http": f"0.0.0.0:{port}"})
+        wait_until(lambda: knows_its_cluster(recovery))
+        local = ["--http", "127.0.0.1:0"]
+        open_recovery = ("endpoint-open", [recovery])
+        assert of_endpoints(shell) == [open_recovery]
+        with console(shell, *local):
+            assert of_endpoints(shell) == [open_recovery], "a console that only reads, on loopback"
+            assert report(shell, 10)["endpoints"] == 2
+        with console(shell, *local, "--allow-actions", "--http-token-file", str(token)) as url:
+            assert set_of(of_endpoints(shell)) == {open_recovery[0], "endpoint-actions"}
+            (found,) = [one for one in report(shell, 10)["findings"] if url in one["subjects"]]
+            assert "--allow-actions" in found["command"]
+        with console(shell, "--http", f"0.0.0.0:{lasting_port()}") as url:
+            assert ("console-open", [url]) in of_endpoints(shell)
+            assert "endpoint-api" not in set_of(of_endpoints(shell)), "it needs a token there"
+            shown = shell.run("cluster", "check-security", exit_code=10).stdout.decode()
+            assert f"console at {url} is reached by other machines" in shown
+
+        assert set_of(of_endpoints(shell, "--url", recovery)) == {"endpoint-open"}
+        shell.run("cluster", "check-security", "--url", "http://127.0.0.1:1", exit_code=1)
+
+
+def set_of(found: list[tuple[str, list[str]]]) -> set[str]:
+    return {kind for kind, _subjects in found}
+
+
+def test_a_bookie_with_actions_and_no_token_is_found(tmp_path: Path) -> None:
+    with LocalCluster(
+        tmp_path / "data",
+        bookie_count=1,
+        bookie_options=QUICK,
+        bookie_flags=["--allow-actions"],
+    ) as cluster:
+        shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
+
+        assert kinds(shell) == ["bookie-local", "http-actions"]
+
+
+def test_what_belongs_to_another_cluster_is_not_its_concern(tmp_path: Path) -> None:
+    with (
+        LocalCluster(tmp_path / "one", bookie_count=1, bookie_options=QUICK) as one,
+        LocalCluster(tmp_path / "two", bookie_count=1, bookie_options=QUICK) as two,
+    ):
+        shell = Shell(tmp_path, {"ZBK_METADATA": one.metadata_uri})
+        other = Shell(tmp_path, {"ZBK_METADATA": two.metadata_uri})
+        with console(other, "--http", f"0.0.0.0:{lasting_port()}") as url:
+            assert of_endpoints(shell) == []
+            assert of_endpoints(shell, "--url", url) == [("console-open", [url])]

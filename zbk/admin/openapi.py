@@ -15,14 +15,15 @@ ERROR: Final = {
 }
 
 
-def document() -> dict[str, Any]:
-    """Return the document."""
+def document(*, has_actions: bool = False) -> dict[str, Any]:
+    """Return the document of a process that allows actions, or does not."""
     paths: dict[str, Any] = {}
     for one in OPERATIONS:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
     return {
         "openapi": "3.1.0",
         "info": {"title": "zbk admin API", "version": __version__},
+        "x-zbk-has-actions": has_actions,
         "paths": paths,
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}, {}],

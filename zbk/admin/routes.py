@@ -100,7 +100,7 @@ class _Api:
 
     async def describe(self, request: Request) -> Response:
         refused = self._refused(request)
-        return refused or _Json(document())
+        return refused or _Json(document(has_actions=self._access.has_actions))
 
     async def answer(self, operation: Operation, request: Request) -> Response:
         response, given = await self._answer(operation, request)

@@ -53,9 +53,10 @@ class ClusterConnection(Handle):
             self.ledgers = LedgerStore(self.store)
             self.tasks = UnderreplicationStore(self.store)
             self.registry = BookieRegistry(self.store)
+            self.cluster_id = instance_id(self.store)
             timeout_ms = self.config.connect_timeout_ms
             options = DealerOptions(
-                instance_id(self.store),
+                self.cluster_id,
                 SOFTWARE,
                 timeout_ms,
                 credentials=credentials_of(self.config.key, self.config.security),

@@ -217,6 +217,7 @@ def run_autorecovery(
     endpoint = Endpoint(zbk.__version__, "autorecovery")
     with serving(endpoint, config.http, HTTP_PORT) as http:
         connection = connection_of(config, security)
+        endpoint.cluster_id = lambda: connection.cluster_id
         name = f"{socket.gethostname()}-{os.getpid()}"
         process = Autorecovery(config, name, lambda: connection)
 

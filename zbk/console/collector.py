@@ -108,6 +108,11 @@ class Collector:
                 self._connection.close()
                 self._connection = None
 
+    def cluster_id(self) -> str:
+        """Return the instance id of the cluster; "" while it is not known. It never waits."""
+        connection = self._connection
+        return "" if connection is None else connection.cluster_id
+
     def connection(self) -> ClusterConnection:
         """Return the connection that pages use.
 

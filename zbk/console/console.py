@@ -61,6 +61,7 @@ def running_console(
     bookie_token = read_token(bookie_token_file) if bookie_token_file else ""
     collector = Collector(metadata, bookie_token, security)
     endpoint = Endpoint(zbk.__version__, "console")
+    endpoint.cluster_id = collector.cluster_id
     with closing(Cluster(metadata, security=security)) as cluster:
         app = make_app(
             collector,

@@ -18,6 +18,7 @@ from zbk.health.direct_http import DIRECT
 from zbk.health.redaction import redacted
 
 ANSWER_SIZE_MAX: Final = 256 * 1024
+DOCUMENT_PATH: Final = "/api/v1/openapi.json"
 TEXT_SIZE_MAX: Final = 500
 THREAD_COUNT: Final = 16
 TIMEOUT_S: Final = 1.0

@@ -2,7 +2,8 @@
 
 Each finding is a problem, so that a script can trust the exit code of ``zbk cluster
 check-security``. There is none where every bookie requires keys, the metadata store is closed, HTTP
-beyond loopback has tokens, principals have one key each, and the files of this machine are private.
+beyond loopback and actions have tokens, no console is on the network, principals have one key each,
+and the files of this machine are private.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,12 @@ from zbk.system.exposure import Exposure
 
 OPEN_API: Final = "open"
 TOKENLESS: Final = "tokenless"
+ACTIONS: Final = "actions"
+
+
+_BY_EVERY_USER: Final = (
+    "every user of this machine can delete ledgers there, with the key of the process"
+)
 
 
 class NodeCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +42,19 @@ class BookieDoor(msgspec.Struct, frozen=True, kw_only=True):
     is_local: bool  # only this machine reaches it
     public_key: str = ""
     http: str = ""  # the URL
-    http_state: str = ""  # ``OPEN_API``, ``TOKENLESS``; "": loopback, or a token, or no answer
+    http_state: str = ""  # as ``EndpointDoor.state``
+
+
+class EndpointDoor(msgspec.Struct, frozen=True, kw_only=True):
+    """The HTTP of autorecovery, or of a console."""
+
+    process: str  # its kind, as ``/version`` has it
+    url: str
+    is_local: bool  # only this machine reaches it
+    state: str = ""
+    """Of the admin API, asked without a token: ``OPEN_API`` and ``TOKENLESS`` beyond loopback,
+    ``ACTIONS`` where it changes things; "": none of them, or no answer."""
+    has_page_actions: bool = False  # of a console
 
 
 class SecurityFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +67,7 @@ class SecurityFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_user: bool = False  # of ZooKeeper
     nodes: tuple[NodeCount, ...] = ()
     bookies: tuple[BookieDoor, ...] = ()
+    endpoints: tuple[EndpointDoor, ...] = ()
     principals: tuple[Principal, ...] = ()
     exposures: tuple[Exposure, ...] = ()
 
@@ -56,7 +76,8 @@ def findings(facts: SecurityFacts) -> list[Finding]:
     """Return everything that is open."""
     found = [*_of_store(facts), *_of_files(facts)]
     if not facts.store_error:
-        found += [*_of_bookies(facts), *_of_http(facts), *_of_principals(facts)]
+        found += [*_of_bookies(facts), *_of_http(facts), *_of_endpoints(facts)]
+        found += _of_principals(facts)
     return found
 
 
@@ -130,16 +151,58 @@ def _of_http(facts: SecurityFacts) -> Iterator[Finding]:
     for state, kind, what, consequence in (
         (OPEN_API, "http-open", "an open admin API", "other machines can use it"),
         (TOKENLESS, "http-without-token", "HTTP", "other machines can read metrics and health"),
+        (ACTIONS, "http-actions", "actions", _BY_EVERY_USER),
     ):
         found = tuple(one.bookie_id for one in facts.bookies if one.http_state == state)
-        if found:
+        if not found:
+            continue
+        where = "" if state == ACTIONS else " beyond loopback"
+        listen = "" if state == ACTIONS else "--http 127.0.0.1:PORT, or "
+        end = "" if state == ACTIONS else " and a firewall"
+        yield Finding(
+            kind=kind,
+            what=f"{counted(len(found), 'bookie')} with {what}{where} and no token: {named(found)}",
+            consequence=consequence,
+            command=f"{listen}--http-token-file{end}",
+            subjects=found,
+        )
+
+
+def _of_endpoints(facts: SecurityFacts) -> Iterator[Finding]:
+    for one in facts.endpoints:
+        who = f"{one.process} at {one.url}"
+        if one.process == "console" and not one.is_local:
             yield Finding(
-                kind=kind,
-                what=f"{counted(len(found), 'bookie')} with {what} beyond loopback and no token: "
-                f"{named(found)}",
-                consequence=consequence,
-                command="--http 127.0.0.1:PORT, or --http-token-file and a firewall",
-                subjects=found,
+                kind="console-open",
+                what=f"{who} is reached by other machines, and its pages have no login",
+                consequence="they can read names, sizes and states of all ledgers",
+                command="--http 127.0.0.1:PORT, and a proxy with authentication before it",
+                subjects=(one.url,),
+            )
+        elif not one.is_local:
+            yield Finding(
+                kind="endpoint-open",
+                what=f"{who} is reached by other machines, and has no token",
+                consequence="they can read its metrics and health",
+                command="--http 127.0.0.1:PORT",
+                subjects=(one.url,),
+            )
+        if one.state == OPEN_API:
+            yield Finding(
+                kind="endpoint-api",
+                what=f"{who} has an open admin API beyond loopback and no token",
+                consequence="other machines can use it, with the key of this process",
+                command="--http 127.0.0.1:PORT, and --http-token-file",
+                subjects=(one.url,),
+            )
+        if one.has_page_actions or one.state == ACTIONS:
+            pages = one.has_page_actions
+            yield Finding(
+                kind="endpoint-actions",
+                what=f"{who} has actions{' on its pages' if pages else ' and no token'}",
+                consequence=_BY_EVERY_USER,
+                command="run it without --allow-actions" if pages else "--http-token-file",
+                subjects=(one.url,),
             )
 
 

@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 
 from zbk.config.http_address import host_of, is_loopback
 from zbk.errors import MetadataUnavailableError
-from zbk.health.bookie_api import NoAnswer, ask_admin_apis
+from zbk.health.bookie_api import DOCUMENT_PATH, ask_admin_apis
 from zbk.health.cluster_survey import http_url
+from zbk.health.endpoint_survey import api_state, survey_endpoints
 from zbk.health.security_health import (
-    OPEN_API,
-    TOKENLESS,
     BookieDoor,
     NodeCount,
     SecurityFacts,
@@ -33,14 +32,15 @@ from zbk.system.exposure import Exposure, exposures_of
 
 NODE_COUNT_MAX: Final = 10_000
 """About 6 s on a server of the same machine."""
-STATE_PATH: Final = "/api/v1/bookie/state"
 
 
-def survey_security(metadata: str, paths: Iterable[str], timeout_s: float) -> SecurityFacts:
+def survey_security(
+    metadata: str, paths: Iterable[str], timeout_s: float, urls: Iterable[str] = ()
+) -> SecurityFacts:
     """Return what is open at the cluster at a metadata address, and of files of this machine.
 
-    ``paths`` are files and directories that should be private. The store has ``timeout_s`` for
-    each call.
+    ``paths`` are files and directories that should be private, ``urls`` the addresses of the HTTP
+    of processes on other machines. The store has ``timeout_s`` for each call.
 
     Raises:
         InvalidOptionError: the address is malformed, or no cluster is there.
@@ -53,24 +53,28 @@ def survey_security(metadata: str, paths: Iterable[str], timeout_s: float) -> Se
     except MetadataUnavailableError as error:
         return SecurityFacts(metadata=metadata, store_error=str(error), exposures=exposures)
     try:
-        return _of_store(store, exposures)
+        return _of_store(store, exposures, urls)
     except MetadataUnavailableError as error:
         return SecurityFacts(metadata=metadata, store_error=str(error), exposures=exposures)
     finally:
         store.close()
 
 
-def _of_store(store: MetadataStore, exposures: tuple[Exposure, ...]) -> SecurityFacts:
-    instance_id(store)  # fails where there is no cluster
+def _of_store(
+    store: MetadataStore, exposures: tuple[Exposure, ...], urls: Iterable[str]
+) -> SecurityFacts:
+    instance = instance_id(store)  # fails where there is no cluster
     uri = store.address
     nodes, has_user = _nodes(store) if is_zookeeper(uri) else ((), False)
+    bookies = _bookies(store)
     return SecurityFacts(
         metadata=uri,
         is_zookeeper=is_zookeeper(uri),
         is_encrypted=is_zookeeper(uri) and _is_encrypted(uri),
         has_user=has_user,
         nodes=nodes,
-        bookies=_bookies(store),
+        bookies=bookies,
+        endpoints=survey_endpoints(instance, urls, [one.address for one in bookies]),
         principals=PrincipalStore(store).all(),
         exposures=exposures,
     )
@@ -99,7 +103,7 @@ def _bookies(store: MetadataStore) -> tuple[BookieDoor, ...]:
     registry = BookieRegistry(store)
     bookies = registry.readonly() | registry.available()
     urls = {one: url for one, found in bookies.items() if (url := http_url(found))}
-    answers = ask_admin_apis(urls, STATE_PATH)
+    answers = ask_admin_apis(urls, DOCUMENT_PATH)
     return tuple(
         BookieDoor(
             bookie_id=found.bookie_id,
@@ -108,17 +112,14 @@ def _bookies(store: MetadataStore) -> tuple[BookieDoor, ...]:
             is_local=is_loopback(host_of(found.address)),
             public_key=found.public_key or "",
             http=urls.get(one, ""),
-            http_state=_http_state(urls[one], answers[one]) if one in urls else "",
+            http_state=api_state(
+                answers[one], is_local=is_loopback(urlsplit(urls[one]).hostname or "")
+            )
+            if one in urls
+            else "",
         )
         for one, found in sorted(bookies.items())
     )
-
-
-def _http_state(url: str, answer: object) -> str:
-    """Return what a bookie's HTTP, asked without a token, lets other machines do."""
-    if isinstance(answer, NoAnswer):  # 403: it listens beyond loopback, whatever its URL says
-        return TOKENLESS if answer.why.startswith("403:") else ""
-    return "" if is_loopback(urlsplit(url).hostname or "") else OPEN_API
 
 
 def _exposures(metadata: str, paths: Iterable[str]) -> tuple[Exposure, ...]:

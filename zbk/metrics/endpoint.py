@@ -23,6 +23,8 @@ class Endpoint:
     def __init__(self, version: str, *processes: Process) -> None:
         """``processes``: what runs in this process, the main part first."""
         self._process = processes[0]
+        self.cluster_id: Callable[[], str] = str
+        """Returns the instance id of the cluster; "" while it is not known. It never waits."""
         self._version = version
         self._sources: dict[str, Source] = {"the build": self._read_build}
         self._checks: dict[str, CheckSource] = {}

@@ -45,7 +45,9 @@ def routes(endpoint: Endpoint) -> list[Route]:
         return _health("readyz", endpoint.ready_checks(), request)
 
     async def version(_request: Request) -> Response:
-        return JSONResponse(endpoint.version_fields() | {"time_ms": wall_ms()})
+        cluster_id = endpoint.cluster_id()
+        cluster = {"cluster": cluster_id} if cluster_id else {}
+        return JSONResponse(endpoint.version_fields() | cluster | {"time_ms": wall_ms()})
 
     return [
         Route("/metrics", metrics),

@@ -1,20 +1,19 @@
 """Whether an address can be listened on, and which process has it, from Linux's ``/proc``."""
 
 import errno
-import os
 import random
 import re
 import socket
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Final
 
 import msgspec
 
 from zbk.config.http_address import HTTP_PORT_STEP
+from zbk.system.listeners import listeners, owners_of
 
 _LOOPBACK: Final = "127.0.0.1"
-_LISTENING: Final = "0A"
 _EPHEMERAL_RANGE_PATH: Final = "/proc/sys/net/ipv4/ip_local_port_range"
 _LASTING_PORT_MIN: Final = 10_000
 _LASTING_TRIES: Final = 100
@@ -152,27 +151,8 @@ def _listen_error(host: str, port: int) -> OSError | None:
 
 
 def _owner(port: int) -> int | None:
-    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if not name.isdecimal():
-            continue
-        with suppress(OSError):  # another user's process, or one that has just ended
-            for fd in os.listdir(f"/proc/{name}/fd"):
-                with suppress(OSError):
-                    if os.readlink(f"/proc/{name}/fd/{fd}") in sockets:
-                        return int(name)
-    return None
-
-
-def _inodes(port: int) -> Iterator[str]:
-    """Yield the inodes of the sockets that listen on a port."""
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(OSError), open(path, encoding="ascii") as file:
-            for line in list(file)[1:]:
-                fields = line.split()
-                is_port = fields[1].endswith(f":{port:04X}")
-                if is_port and fields[3] == _LISTENING:
-                    yield fields[9]
+    sockets = {one.inode: one for one in listeners() if one.port == port}
+    return next((pid for pid, _inode in owners_of(sockets)), None)
 
 
 def _command(pid: int) -> str:

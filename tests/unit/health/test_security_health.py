@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from zbk.health.security_health import (
+    ACTIONS,
     OPEN_API,
     TOKENLESS,
     BookieDoor,
+    EndpointDoor,
     NodeCount,
     SecurityFacts,
     findings,
@@ -27,6 +29,11 @@ def bookie(**fields: Any) -> BookieDoor:  # noqa: ANN401 - the struct's
         "public_key": KEY,
     }
     return BookieDoor(**(known | fields))
+
+
+def endpoint(**fields: Any) -> EndpointDoor:  # noqa: ANN401 - likewise
+    known: dict[str, Any] = {"process": "console", "url": "http://c1:8710", "is_local": True}
+    return EndpointDoor(**(known | fields))
 
 
 def facts(**fields: Any) -> SecurityFacts:  # noqa: ANN401 - likewise
@@ -56,6 +63,7 @@ def nodes(open_count: int, differing_count: int) -> tuple[NodeCount, ...]:
         facts(is_zookeeper=False, is_encrypted=False, nodes=()),
         facts(bookies=(bookie(http="http://b1:9181"),)),
         facts(bookies=(), principals=()),
+        facts(endpoints=(endpoint(), endpoint(process="autorecovery"))),
         facts(has_user=False, nodes=nodes(0, 7)),  # of whose members it knows nothing
     ],
 )
@@ -80,6 +88,27 @@ OPEN = [
     ("bookie-unknown", facts(principals=()), "zbk principal add"),
     ("http-open", facts(bookies=(bookie(http_state=OPEN_API),)), "--http-token-file"),
     ("http-without-token", facts(bookies=(bookie(http_state=TOKENLESS),)), "--http-token-file"),
+    ("http-actions", facts(bookies=(bookie(http_state=ACTIONS),)), "--http-token-file"),
+    (
+        "console-open",
+        facts(endpoints=(endpoint(is_local=False, state=TOKENLESS),)),
+        "a proxy with authentication",
+    ),
+    (
+        "endpoint-open",
+        facts(endpoints=(endpoint(process="autorecovery", is_local=False),)),
+        "127.0.0.1",
+    ),
+    (
+        "endpoint-actions",
+        facts(endpoints=(endpoint(state=ACTIONS, has_page_actions=True),)),
+        "without --allow-actions",
+    ),
+    (
+        "endpoint-actions",
+        facts(endpoints=(endpoint(state=ACTIONS),)),
+        "--http-token-file",
+    ),
     (
         "principal-two-keys",
         facts(principals=(Principal(name="b1", keys=(KEY, NEXT)),)),
@@ -129,3 +158,9 @@ def test_files_are_checked_although_the_store_does_not_answer() -> None:
     found = findings(facts(store_error="no answer", exposures=(exposure,), bookies=()))
 
     assert [one.kind for one in found] == ["store-unreachable", "file-exposed"]
+
+
+def test_a_console_behind_a_proxy_whose_api_is_open_has_both_findings() -> None:
+    found = findings(facts(endpoints=(endpoint(is_local=False, state=OPEN_API),)))
+
+    assert [one.kind for one in found] == ["console-open", "endpoint-api"]

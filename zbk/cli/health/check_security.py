@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from zbk.cli.command import command
 from zbk.cli.config_options import config_options, offline_config, security_options, take_security
 from zbk.cli.health.report import finding_rows, finish, health_timeout_option, print_findings
@@ -26,18 +28,30 @@ if TYPE_CHECKING:
 @health_timeout_option
 @config_options(BookieConfig, ("journal_dir", "ledger_dir"))
 @security_options("key")
+@click.option(
+    "--url",
+    "urls",
+    metavar="URL",
+    multiple=True,
+    help="HTTP address of autorecovery or of a console on another machine.",
+)
 @output_option
 def check_security(
+    *,
     timeout_ms: int,
+    urls: tuple[str, ...],
     output: Format,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
     """Show what of a running cluster is open to others.
 
     Bookies without keys, or that also accept connections without one; nodes of ZooKeeper that
-    everyone may read or change; HTTP beyond loopback without a token; principals whose old keys
-    still work; files of this machine that other users can read or replace. Each is one line with
-    its remedy, and the exit code is then 10. Nothing is changed.
+    everyone may read or change; HTTP beyond loopback or actions without a token; consoles on the
+    network; principals whose old keys still work; files of this machine that other users can read
+    or replace. Each is one line with its remedy, and the exit code is then 10. Nothing is changed.
+
+    Bookies are asked at their registered addresses. Autorecovery and consoles register none: those
+    of this machine and user are found, or of all users if root asks, and --url names others.
 
     Run it as the user of an operator or auditor of ZooKeeper, on each machine with bookies.
     """
@@ -47,7 +61,7 @@ def check_security(
     security = take_security(options)
     config = offline_config(BookieConfig, options)
     address = cluster_address(config.metadata)
-    facts = survey_security(address, _paths(config, security, address), timeout_ms / 1_000)
+    facts = survey_security(address, _paths(config, security, address), timeout_ms / 1_000, urls)
     found = findings(facts)
     if output == "json":
         print_json({"is_closed": not found, "findings": finding_rows(found)} | _summary(facts))
@@ -78,5 +92,6 @@ def _summary(facts: "SecurityFacts") -> dict[str, Any]:
     return {
         "metadata": facts.metadata,
         "bookies": len(facts.bookies),
+        "endpoints": len(facts.endpoints),
         "principals": len(facts.principals),
     }
