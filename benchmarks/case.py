@@ -6,9 +6,11 @@ give *figures*, numbers by name; a *row* compares their medians with a goal.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+MIB: Final = 1 << 20
 
 Line = dict[str, Any]
 """One JSON object printed by a command."""
@@ -97,7 +99,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     goal: str  # in words
     step: str  # whose command is shown
-    unit: str  # of ``zbk`` and ``floor`` (``report.value_text``)
+    unit: str  # of ``zbk`` and ``floor`` (``value_text``)
     zbk: str  # figures, by name
     floor: str = ""
     ratio: str = ""
@@ -142,6 +144,23 @@ def rate_text(value: float) -> str:
     if value >= 1e6:
         return f"{value / 1e6:.3g} M"
     return f"{value / 1e3:.4g} k" if value >= 1e3 else f"{value:.3g}"
+
+
+def value_text(value: float, unit: str) -> str:
+    """Return a figure with its unit.
+
+    >>> value_text(450_000, "entries/s"), value_text(0.712, "ms"), value_text(3 << 20, "MiB")
+    ('450 k/s', '0.71 ms', '3.0 MiB')
+    """
+    match unit:
+        case "entries/s":
+            return f"{rate_text(value)}/s"
+        case "MB/s":
+            return f"{value:.0f} MB/s"
+        case "MiB":
+            return f"{value / MIB:.1f} MiB"
+        case _:
+            return f"{value:.2f} {unit}"
 
 
 def size_text(size: int) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.case import Case, Figures, Row, rate_text
+from benchmarks.case import Case, Figures, Row, value_text
 from benchmarks.machine import Machine
 from benchmarks.peer_results import PeerResults, peers_table
 from benchmarks.pictures import PICTURES, Picture
@@ -14,7 +14,6 @@ from benchmarks.results import CaseResult, Verdict
 
 START: Final = "<!-- results -->"
 END: Final = "<!-- /results -->"
-MIB: Final = 1 << 20
 
 COMPARISON_HEAD: Final = (
     "| what | before | after | change | spread before | spread after | told apart |\n"
@@ -97,23 +96,6 @@ def put(page: Path, text: str) -> None:
     if not (start and end):
         raise MarkersMissingError(page)
     page.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}", "utf-8")
-
-
-def value_text(value: float, unit: str) -> str:
-    """Return a figure with its unit.
-
-    >>> value_text(450_000, "entries/s"), value_text(0.712, "ms"), value_text(3 << 20, "MiB")
-    ('450 k/s', '0.71 ms', '3.0 MiB')
-    """
-    match unit:
-        case "entries/s":
-            return f"{rate_text(value)}/s"
-        case "MB/s":
-            return f"{value:.0f} MB/s"
-        case "MiB":
-            return f"{value / MIB:.1f} MiB"
-        case _:
-            return f"{value:.2f} {unit}"
 
 
 def _compared(row: Row, before: CaseResult, after: CaseResult) -> str:

@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from benchmarks.case import PeerShape, rate_text, size_text
+from benchmarks.case import PeerShape, rate_text, size_text, value_text
 from benchmarks.matrix import cases
 from benchmarks.peer_results import PeerResults, load_peers
-from benchmarks.report import value_text
 from benchmarks.results import load
 from docs.generator.copies import ROOT
 from docs.generator.text import table
