@@ -9,7 +9,7 @@ MEDIAN = {"rate": 90.0, "alone": 100.0}
 SPREAD = {"rate": (80.0, 95.0), "alone": (88.0, 110.0)}
 
 
-@pytest.mark.parametrize("name", ["case", "figures", "machine", "report"])
+@pytest.mark.parametrize("name", ["case", "figures", "machine", "peer_results"])
 def test_examples_run(name: str) -> None:
     failed, attempted = doctest.testmod(importlib.import_module(f"benchmarks.{name}"))
 
