@@ -9,6 +9,7 @@ VENV ?= .venv
 ARGS ?=
 SOAK_SECONDS ?= 120
 MINUTES ?= 5
+SECONDS ?= 600
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -26,7 +27,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: console-images help demo demo-zookeeper demo-spark test package check soak soak-mixed chaos scale bench bench-peers docs lock clean
+.PHONY: console-images help demo demo-zookeeper demo-spark test package check soak fuzz soak-mixed chaos scale bench bench-peers docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -62,6 +63,9 @@ ifdef SEEDS
 else
 	@SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 endif
+
+fuzz: $(STAMPS)/dev ## changed real messages in the decoder, for SECONDS of CPU time (ARGS='--seed N')
+	@$(BIN)/python -m tests.hostile decoder --seconds $(SECONDS) $(ARGS)
 
 soak-mixed: $(STAMPS)/dev ## write, read, delete, collect, kill -9 for MINUTES; report, picture of memory (ARGS='--report FILE.json')
 	@$(BIN)/python -m tests.soak.mixed --minutes $(MINUTES) $(ARGS)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import zbk
-from tests.support.cluster import Shell
-from tests.support.http import ask
+from tests.support.cluster import Shell, lone_ledger
+from tests.support.http import Scrape, ask
 from tests.support.json_schema import check_answer
 from tests.support.waiting import wait_until
 from zbk.metadata.records.auditor_notes import AuditorNotes
@@ -195,3 +195,23 @@ def test_directories_are_added_while_the_process_runs(
             with client.create_ledger(**options) as later:  # type: ignore[arg-type] # sizes
                 later.append(b"after")
     wait_until(lambda: any((tmp_path / "b/l2/logs").iterdir()), what="entries in the new one")
+
+
+def test_audit_counts_go_on_after_a_restart_in_the_process(config: Path, tmp_path: Path) -> None:
+    """Those of the bookie and of its admin API, which write into one file."""
+    log = tmp_path / "audit.log"
+    with serve(tmp_path, config, "--audit-log", str(log)) as bookie:
+        config.write_text(text('["b/l1", "b/l2"]'))
+        (tmp_path / "b/l2").mkdir()
+        bookie.ask("PUT", "/api/v1/bookie/expand_storage")
+        bookie.event("bookie.ready")
+        bookie.ask("PUT", CONFIG, gc_interval_ms="50ms")
+        with zbk.connect(f"sqlite://{tmp_path}/metadata.db") as client:
+            lone_ledger(client).append(b"")
+
+        def counts() -> tuple[int, int]:
+            written = Scrape(bookie.http).value("zbk_audit_records_total", result="written")
+            return int(written), len(log.read_text().splitlines())
+
+        wait_until(lambda: counts()[1] >= 3, what="a line of each")
+        wait_until(lambda: len({*counts()}) == 1, what="as many counts as lines")

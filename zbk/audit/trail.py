@@ -17,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import msgspec
-
 from zbk.audit.pace import AuditPace
 from zbk.audit.record import AuditRecord, line_of
 from zbk.config import SecurityConfig
@@ -38,12 +36,21 @@ REPORT_MS: Final = 10_000
 AuditSink: TypeAlias = Callable[[AuditRecord], None]
 
 
-class AuditCounts(msgspec.Struct):
-    """What became of the records of this process."""
+class AuditCounts:
+    """What became of the records of this process, in all of its trails. Any thread."""
 
-    written: int = 0
-    suppressed: int = 0
-    lost: int = 0
+    def __init__(self) -> None:
+        self.written = 0
+        self.suppressed = 0
+        self.lost = 0
+        self._lock = threading.Lock()
+
+    def add(self, *, written: int = 0, suppressed: int = 0, lost: int = 0) -> None:
+        """Count records."""
+        with self._lock:
+            self.written += written
+            self.suppressed += suppressed
+            self.lost += lost
 
 
 class AuditTrail:
@@ -67,10 +74,10 @@ class AuditTrail:
         """Write a record soon."""
         with self._condition:
             if not self._pace.admits(record, monotonic_ms()):
-                self.counts.suppressed += 1
+                self.counts.add(suppressed=1)
                 self._suppressed_count += 1
             elif self._is_closing or len(self._waiting) >= QUEUE_COUNT_MAX:
-                self.counts.lost += 1
+                self.counts.add(lost=1)
             else:
                 self._waiting.append((wall_ms(), record))
                 self._condition.notify()
@@ -107,9 +114,9 @@ class AuditTrail:
         lines = b"".join(line_of(record, self._process, time_ms) for time_ms, record in batch)
         try:
             self._file.append(lines)
-            self.counts.written += len(batch)
+            self.counts.add(written=len(batch))
         except OSError as error:
-            self.counts.lost += len(batch)
+            self.counts.add(lost=len(batch))
             self._failures.note(error)
         due = self._failures.take_due(monotonic_ms())
         if due is not None:
@@ -126,7 +133,7 @@ def open_trail(
 ) -> AuditTrail | None:
     """Return the audit log that options name, of a process; ``None`` if they name none.
 
-    ``counts`` are those of another trail of this process, if it has one.
+    ``counts`` are those of the process, if it has other trails, at the same time or before.
 
     Raises:
         InvalidOptionError: its file cannot be written, or others may read it.

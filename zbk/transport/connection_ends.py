@@ -77,10 +77,13 @@ class ConnectionEnds:
         connection = self.connections.find(fd)
         if self.guard is None or connection is None:
             return
-        if not (connection.is_greeted or connection.is_ending or self.guard.was_refused()):
+        if connection.is_greeted or connection.is_ending:
+            return
+        if not self.guard.was_refused(connection.address, connection.accepted_ms):
             self._peers.counts.handshake_failed_count += 1
             if self.guard.on_refused is not None:
-                self.guard.on_refused("", "", "it has no key, or expects another of the bookie")
+                why = "it has no key, or expects another of the bookie"
+                self.guard.on_refused("", connection.address, why)
 
     def forget(self, fd: int) -> None:
         """Forget the connection of a descriptor: libzmq has given it back."""

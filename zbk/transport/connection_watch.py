@@ -16,7 +16,7 @@ import zmq
 from zbk.system.clock import monotonic_ms
 from zbk.system.event_log import EventLog
 from zbk.system.memory import peak_memory_size
-from zbk.system.tcp import Listener, cookie_of, end_connection, tcp_counts
+from zbk.system.tcp import Listener, cookie_of, end_connection, peer_address, tcp_counts
 from zbk.transport.answer_sender import AnswerSender
 from zbk.transport.connection_ends import REPORT_MS, ConnectionEnds
 from zbk.transport.connections import Connection, ConnectionLimits
@@ -148,7 +148,8 @@ class ConnectionWatch:
             match event:
                 case zmq.EVENT_ACCEPTED:
                     self._ends.forget(fd)
-                    connections.accepted(fd, cookie_of(fd), now_ms)
+                    address = "" if self._ends.guard is None else peer_address(fd)
+                    connections.accepted(fd, cookie_of(fd), now_ms, address)
                 case zmq.EVENT_DISCONNECTED:
                     self._ends.note_unheard(fd)
                     self._ends.forget(fd)

@@ -48,12 +48,23 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 class Connection:
     """One TCP connection."""
 
-    __slots__ = ("cookie", "fd", "inflow", "is_ending", "is_greeted", "late_ms")
+    __slots__ = (
+        "accepted_ms",
+        "address",
+        "cookie",
+        "fd",
+        "inflow",
+        "is_ending",
+        "is_greeted",
+        "late_ms",
+    )
 
-    def __init__(self, fd: int, cookie: int, late_ms: int) -> None:
+    def __init__(self, fd: int, cookie: int, accepted_ms: int, late_ms: int, address: str) -> None:
         self.fd = fd
         self.cookie = cookie
+        self.accepted_ms = accepted_ms
         self.late_ms = late_ms  # when it must have said HELLO
+        self.address = address  # of the peer, as host:port; "" if it is not known
         self.is_greeted = False
         self.is_ending = False  # it was shut down, and is not closed yet
         self.inflow = Inflow()
@@ -99,12 +110,11 @@ class ConnectionTable:
         """Return the open connections that are not ending."""
         return [one for one in self._open.values() if not one.is_ending]
 
-    def accepted(self, fd: int, cookie: int, now_ms: int) -> None:
+    def accepted(self, fd: int, cookie: int, now_ms: int, address: str = "") -> None:
         """Record a new connection."""
         self.ended(fd)  # its end may have been missed
-        self._open[fd] = self._lobby[fd] = Connection(
-            fd, cookie, now_ms + self._limits.handshake_ms
-        )
+        late_ms = now_ms + self._limits.handshake_ms
+        self._open[fd] = self._lobby[fd] = Connection(fd, cookie, now_ms, late_ms, address)
         self._check()
 
     def ended(self, fd: int) -> None:

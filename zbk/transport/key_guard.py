@@ -14,6 +14,7 @@ Decision: pyzmq's ``zmq.auth`` answers in a thread or an event loop of its own, 
 connection; this is the part of it that a bookie needs.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -23,7 +24,6 @@ from zmq.utils import z85
 from zbk.errors import KeyRefusedError
 from zbk.security.keys import is_key
 from zbk.security.principals import KeyTable
-from zbk.system.clock import monotonic_ms
 from zbk.system.event_log import EventLog
 from zbk.system.report_pace import ReportPace
 from zbk.transport.curve import DOMAIN
@@ -41,6 +41,9 @@ OnRefused: TypeAlias = Callable[[str, str, str], None]
 ANSWER_COUNT_MAX: Final = 64
 """Answers in one turn of the front; the next turn follows at once."""
 
+REMEMBERED_COUNT_MAX: Final = 1_024
+"""Refused connections that are remembered until they end; the oldest is forgotten."""
+
 REPORT_MS: Final = 60_000
 
 
@@ -54,7 +57,8 @@ class KeyGuard:
         self.keys = keys
         self._accepts_plain = accepts_plain
         self.refused_count = 0
-        self._unended_count = 0  # refused connections whose end was not reported yet
+        self._unended = deque[tuple[int, str]](maxlen=REMEMBERED_COUNT_MAX)
+        """When, and from which host: refused connections whose end was not reported yet."""
         self.on_refused: OnRefused | None = None
         self._refusals = ReportPace[tuple[str, str]](REPORT_MS)
         self._socket: zmq.Socket[bytes] = context.socket(zmq.REP)
@@ -66,14 +70,23 @@ class KeyGuard:
         """Close the socket; the front's is closed before."""
         self._socket.close(0)
 
-    def answer(self) -> bool:
+    @property
+    def remembered_count(self) -> int:
+        """The number of refused connections whose end was not reported yet."""
+        return len(self._unended)
+
+    def has_question(self) -> bool:
+        """Return whether libzmq asks about a connection."""
+        return has_message(self._socket)
+
+    def answer(self, now_ms: int) -> bool:
         """Answer the questions that wait; return whether those were all."""
         for _ in range(ANSWER_COUNT_MAX):
             if not has_message(self._socket):
                 break
             question = self._socket.recv_multipart(zmq.NOBLOCK)
-            self._socket.send_multipart(self._answer(question), zmq.NOBLOCK)
-        due = self._refusals.take_due(monotonic_ms())
+            self._socket.send_multipart(self._answer(question, now_ms), zmq.NOBLOCK)
+        due = self._refusals.take_due(now_ms)
         if due is not None:
             count, (key, address) = due
             LOG.warning(
@@ -90,11 +103,18 @@ class KeyGuard:
         """Return whether a connection may go on; ``key`` is "" without encryption."""
         return key in self.keys if key else self._accepts_plain
 
-    def was_refused(self) -> bool:
-        """Return whether the end of a connection without a HELLO is that of a refused key."""
-        is_refused = self._unended_count > 0
-        self._unended_count -= is_refused
-        return is_refused
+    def was_refused(self, address: str, accepted_ms: int) -> bool:
+        """Return whether the end of a connection without a HELLO is that of a refused key.
+
+        libzmq does not tell which connection has a key, but from which host. A refusal that is
+        older than the connection belongs to another one, which the front ended itself.
+        """
+        host = address.rpartition(":")[0].strip("[]")
+        for at, (refused_ms, refused_host) in enumerate(self._unended):
+            if refused_host == host and refused_ms >= accepted_ms:
+                del self._unended[at]
+                return True
+        return False
 
     def has_role(self, key: str) -> bool:
         """Return whether a key is that of a principal with a role in the cluster."""
@@ -112,14 +132,14 @@ class KeyGuard:
                 self.on_refused(key, "", "its HELLO has no key that is accepted")
             raise KeyRefusedError(bookie_id, refusal_of(key))
 
-    def _answer(self, question: list[bytes]) -> list[bytes]:
+    def _answer(self, question: list[bytes], now_ms: int) -> list[bytes]:
         request_id = question[1] if len(question) > 1 else b""
         key = _key_of(question)
         if key in self.keys:
             return [ZAP_VERSION, request_id, b"200", b"OK", key.encode(), b""]
         address = question[3].decode("ascii", "replace")[:80] if len(question) > 3 else ""
         self.refused_count += 1
-        self._unended_count += 1
+        self._unended.append((now_ms, address))
         self._refusals.note((key or "none", address))
         if self.on_refused is not None:
             self.on_refused(key, address, "the key belongs to no principal")

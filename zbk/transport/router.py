@@ -330,7 +330,9 @@ class RouterFront:
                     self._deliver(ready_now)
                 is_drained = self._send_made_here() and is_drained
                 if guard is not None:
-                    is_drained = guard.answer() and is_drained
+                    if guard.has_question():  # about a connection that was accepted before
+                        watch.take_events()
+                    is_drained = guard.answer(monotonic_ms()) and is_drained
                 watch.check(monotonic_ms(), is_drained=is_drained)
 
     def _pause_ms(self) -> int:

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from zbk.audit.pace import DONE, REFUSED, REFUSED_BY_SOURCE, AuditPace
 from zbk.audit.record import TEXT_SIZE_MAX, AuditRecord, line_of
-from zbk.audit.trail import AuditTrail, open_trail
+from zbk.audit.trail import AuditCounts, AuditTrail, open_trail
 from zbk.config import NO_SECURITY, SecurityConfig
 from zbk.errors import InvalidOptionError
 from zbk.system.rotated_file import RotatedFile
@@ -91,3 +93,30 @@ def test_a_file_that_cannot_be_used_is_an_error_at_the_start(tmp_path: Path) -> 
     assert open_trail(NO_SECURITY, "bookie") is None
     with pytest.raises(InvalidOptionError, match="audit_log"):
         open_trail(SecurityConfig(audit_log=str(tmp_path / "gone/audit")), "bookie")
+
+
+def test_two_trails_of_a_process_lose_no_count(tmp_path: Path) -> None:
+    """The bookie and its admin API count together, each in threads of its own."""
+    counts, each = AuditCounts(), 20_000
+    trails = [
+        AuditTrail(RotatedFile(tmp_path / name, 1 << 30, 1), name, counts) for name in ("a", "b")
+    ]
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def flood(trail: AuditTrail) -> None:
+        for _ in range(each):
+            trail.note(FENCE)
+
+    threads = [threading.Thread(target=flood, args=(one,)) for one in trails]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for trail in trails:
+            trail.close()
+    finally:
+        sys.setswitchinterval(interval_s)
+    about = sum(line["action"] == "audit" for path in tmp_path.iterdir() for line in lines_of(path))
+    assert counts.written + counts.suppressed + counts.lost == 2 * each + about

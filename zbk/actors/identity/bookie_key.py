@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from zbk.audit.trail import AuditTrail, open_trail
+from zbk.audit.trail import AuditCounts, AuditTrail, open_trail
 from zbk.config import BookieConfig, SecurityConfig
 from zbk.config.http_address import host_of, is_loopback
 from zbk.errors import InsecureBookieError
@@ -99,14 +99,19 @@ class BookieKey:
         return FrontSecurity(pair, keys, self._security.secure_listen or any_port)
 
     def open_trail(
-        self, bookie_id: str, at_end: Callable[[Callable[[], None]], None]
+        self,
+        bookie_id: str,
+        counts: AuditCounts,
+        at_end: Callable[[Callable[[], None]], None],
     ) -> AuditTrail | None:
         """Return the audit log of the bookie; ``None`` if the options name none.
+
+        ``counts`` are those of the process.
 
         Raises:
             InvalidOptionError: its file cannot be written.
         """
-        trail = open_trail(self._security, f"bookie {bookie_id}")
+        trail = open_trail(self._security, f"bookie {bookie_id}", counts)
         if trail is not None:
             at_end(trail.close)
         return trail

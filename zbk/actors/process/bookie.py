@@ -83,11 +83,17 @@ class Bookie:
         is_wiped_on_purpose: bool = False,
         http: str = "",
         security: SecurityConfig = NO_SECURITY,
+        audit_counts: AuditCounts | None = None,
     ) -> None:
-        """``http``: the URL of its metrics, for its registration."""
+        """``http``: the URL of its metrics, for its registration.
+
+        ``audit_counts``: those of the process, which may have had other bookies before.
+        """
         self.config = config
         self._security = security
         self._http = http
+        self.audit_counts: Final = audit_counts or AuditCounts()
+        """The counts of records of this process in the audit log."""
         self._is_wiped_on_purpose = is_wiped_on_purpose
         self._budget = plan_descriptors(descriptor_limit(), config)
         self._losses: Losses | None = None
@@ -153,12 +159,6 @@ class Bookie:
         if self._actors is not None:
             self._actors.change_options(config)
 
-    @property
-    def audit_counts(self) -> AuditCounts:
-        """The counts of records of this process in the audit log."""
-        assert self._actors is not None, "start comes first"
-        return self._actors.status.audit_counts
-
     def unsynced_ledgers(self) -> list[UnsyncedLedger]:
         """Return the ledgers of which a loss of power takes entries now; comes after ``start``."""
         assert self._actors is not None, "start comes first"
@@ -195,7 +195,7 @@ class Bookie:
             self._closing.append(lock_directory(self._files, path).close)
         gate = self._gate = SpaceGate(cookie.bookie_id)
         registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
-        trail = key.open_trail(cookie.bookie_id, self._closing.append)
+        trail = key.open_trail(cookie.bookie_id, self.audit_counts, self._closing.append)
         start = StartParts(store, registry, cookie, gate, note, key.front_security(store), trail)
         storage, history = self._open_storage(start)
         with failing(storage, self.config):

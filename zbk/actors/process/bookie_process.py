@@ -11,6 +11,7 @@ from zbk.actors.identity.expansion import expand
 from zbk.actors.identity.identity import init_identity
 from zbk.actors.identity.service import failed_directory, take_out
 from zbk.actors.process.bookie import Bookie
+from zbk.audit.trail import AuditCounts
 from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
 from zbk.errors import InvalidOptionError, StorageFailedError, ZbkError
 from zbk.metadata.stores.connect import open_store
@@ -73,6 +74,7 @@ def run_bookie(
     raise_descriptor_limit()
     _report_exposures(config if files is None else BookieConfig())
     bookies: list[Bookie] = []  # the last one runs
+    audit_counts = AuditCounts()  # of all of them
     stop_wanted = threading.Event()
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -89,6 +91,7 @@ def run_bookie(
                 is_wiped_on_purpose=is_wiped_on_purpose,
                 http=http,
                 security=security,
+                audit_counts=audit_counts,
             )
             bookies.append(bookie)
             if stop_wanted.is_set():
