@@ -81,6 +81,7 @@ from zbk.protocol.write.bookie_answers import BookieAnswers
 from zbk.protocol.write.catch_up import CatchUp
 from zbk.protocol.write.closing import Closing
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.write.moved_batches import MovedBatches
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
 from zbk.protocol.write.write_window import WriteWindow
@@ -496,6 +497,14 @@ def _volatile_defects() -> Iterator[Defect]:
     yield Defect(
         "V13", "a sync cursor passes over a hole", 4_000,
         [(SyncCursor, "add", volatile.counts_over_holes)],
+    )  # fmt: skip
+    yield Defect(
+        "V17", "the LAC of the fragment before is a floor in the next one", 4_000,
+        [(SyncedLac, "replaced", volatile.keeps_the_lac_of_the_fragment_before)],
+    )  # fmt: skip
+    yield Defect(
+        "V20", "what a failed bookie helped to acknowledge does not move to new ones", 300,
+        [(MovedBatches, "needed", volatile.counts_what_the_failed_have)],
     )  # fmt: skip
     yield from _striped_defects()
 

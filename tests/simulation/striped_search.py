@@ -6,18 +6,11 @@ A writer appends some entries, each a batch of its own, and syncs. In any order:
     a bookie syncs by itself
     one bookie loses its power, and with it what it has not synced; the connection breaks
     it starts again, and the writer hears of it
-    the writer's change of the ensemble is declined, or a new bookie catches up; then the metadata
-    name it, and later the writer hears of that
+    the writer no longer waits for answers before it asks for a change of the ensemble
+    the change is declined, or a new bookie catches up; then the metadata name it, and later the
+    writer hears of that
 
-In every state:
-
-    the LAC     each entry up to the writer's LAC is on stable storage at an ack quorum of its write
-                set, by the bookies that the metadata name
-    outside     the same holds for the LAC that another client would compute by asking all bookies
-                of the last fragment to sync
-    acked       an acknowledged entry is held by Qa bookies of its write set, or by fewer if others
-                of it crashed: a new bookie has what it takes the place for
-
+In every state the promises of ``striped_promises`` hold.
 The entries that a recovery would find follow: an entry with Qa holders is never denied by as many
 bookies of its write set as it takes to leave it out.
 
@@ -34,6 +27,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from tests.simulation.small_scope import Parts
+from tests.simulation.striped_promises import broken_promise
 from tests.simulation.striped_scope import (
     BOOKIES,
     ToBookie,
@@ -42,7 +36,6 @@ from tests.simulation.striped_scope import (
     new_core,
     new_ledger,
 )
-from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import BookieUnavailableError, NotEnoughBookiesError
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.changes import change_ensemble
@@ -50,6 +43,7 @@ from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write import events as ev
 from zbk.protocol.write.catch_up import CatchUp
+from zbk.protocol.write.ensemble_keeper import STAYING_WAIT_MS
 from zbk.protocol.write.writer import WriterCore
 
 NOTHING: Final = -1
@@ -96,6 +90,14 @@ class _Writer(NamedTuple):
     change: ev.ChangeEnsemble | None  # that was asked for
 
 
+class _View(NamedTuple):
+    """What the next steps depend on in a writer."""
+
+    bookies: tuple[str, ...]
+    change: ev.ChangeEnsemble | None  # that was asked for
+    is_waiting: bool  # before it asks for one
+
+
 _Told: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]
 """The writer after an event, and its requests by slot."""
 
@@ -110,7 +112,7 @@ class StripedSearch:
         self._served: dict[tuple[int, int], tuple[int, int]] = {}
         self._synced: dict[int, int] = {}
         self._lives: dict[int, int] = {}
-        self._ensembles: dict[int, tuple[tuple[str, ...], ev.ChangeEnsemble | None]] = {}
+        self._views: dict[int, _View] = {}
         self._judged: dict[tuple[int, int, tuple[int, ...], int], str] = {}
 
     def run(self, state_count_max: int = STATE_COUNT_MAX) -> Found:
@@ -170,7 +172,8 @@ class StripedSearch:
         core, acked_id, change = self._parts.part(writer)
         sends = []
         event = self._parts.part(event)
-        for effect in core.handle(event, 0):
+        now_ms = STAYING_WAIT_MS if isinstance(event, ev.Tick) else 0
+        for effect in core.handle(event, now_ms):
             match effect:
                 case ev.SendAdd(slot, batch, lac, epoch):
                     sends.append((slot, ToBookie(slot, epoch, batch, 0, lac)))
@@ -186,18 +189,19 @@ class StripedSearch:
         if isinstance(event, ev.EnsembleChanged | ev.EnsembleChangeFailed):
             change = None
         number = self._parts.number
+        _normalize(core)
         after = number(_Writer(core, acked_id, change))
         return after, tuple((slot, number(request)) for slot, request in sends)
 
-    def _ensemble(self, writer: int) -> tuple[tuple[str, ...], ev.ChangeEnsemble | None]:
-        """Return the bookies of a writer, and the change that it has asked for."""
-        if writer not in self._ensembles:
+    def _view(self, writer: int) -> _View:
+        if writer not in self._views:
             core, _, change = self._parts.part(writer)
-            self._ensembles[writer] = core.slots.bookies, change
-        return self._ensembles[writer]
+            is_waiting = change is None and core._keeper._wait_began_ms is not None
+            self._views[writer] = _View(core.slots.bookies, change, is_waiting)
+        return self._views[writer]
 
     def _steps(self, state: _State) -> Iterator[tuple[str, _State]]:
-        bookies, change = self._ensemble(state.writer)
+        bookies, change, is_waiting = self._view(state.writer)
         for slot, bookie_id in enumerate(bookies):
             yield from self._steps_of_slot(state, slot, BOOKIES.index(bookie_id))
         if self._scope.syncs_by_itself:
@@ -206,6 +210,8 @@ class StripedSearch:
             yield self._hear_of_change(state, change)
         elif change is not None:
             yield from self._settle(state, change)
+        elif is_waiting:
+            yield "the writer has waited long enough", self._tell(state, ev.Tick())
 
     def _steps_of_slot(self, state: _State, slot: int, number: int) -> Iterator[tuple[str, _State]]:
         name = BOOKIES[number]
@@ -318,56 +324,23 @@ class StripedSearch:
         found.changed_count += len(metadata.fragments) > 1
         key = (lac, state.metadata, state.bookies, acked_id)
         if key not in self._judged:
-            self._judged[key] = self._judge(metadata, state, lac, acked_id)
+            bookies = [self._parts.part(one) for one in state.bookies]
+            self._judged[key] = broken_promise(metadata, bookies, lac, acked_id)
         return self._judged[key]
 
-    def _judge(self, metadata: LedgerMetadata, state: _State, lac: int, acked_id: int) -> str:
-        bookies: list[VolatileBookie] = [self._parts.part(one) for one in state.bookies]
-        durable = _holders(metadata, [one.durable for one in bookies], lac)
-        quorum = metadata.quorum
-        for entry_id, holders in enumerate(durable):
-            if len(holders) < quorum.ack_size:
-                return f"the LAC is {lac}, entry {entry_id} is on the disks of {holders}"
-        stored = _holders(metadata, [one.stored for one in bookies], acked_id)
-        for entry_id, holders in enumerate(stored):
-            members = _members(metadata, entry_id)
-            crashed = [one for one in members if bookies[BOOKIES.index(one)].incarnation > 1]
-            if len(set(holders).union(crashed)) < quorum.ack_size:
-                return f"entry {entry_id} is acknowledged, {holders} of {members} have it"
-        return self._judge_outside(metadata, bookies)
 
-    def _judge_outside(self, metadata: LedgerMetadata, bookies: list[VolatileBookie]) -> str:
-        quorum, floor = metadata.quorum, metadata.confirmed_floor
-        synced = SyncedLac(quorum)
-        for slot, bookie_id in enumerate(metadata.last_fragment.bookies):
-            bookie = bookies[BOOKIES.index(bookie_id)]
-            synced.update(slot, bookie.incarnation, bookie.sync(slot, floor, quorum))
-        lac = max(floor, synced.lac)
-        for entry_id, holders in enumerate(
-            _holders(metadata, [one.durable for one in bookies], lac)
-        ):
-            if len(holders) < quorum.ack_size:
-                return f"others find the LAC {lac}, entry {entry_id} is on the disks of {holders}"
-        return ""
+def _normalize(core: WriterCore) -> None:
+    """Remove from a writer what it does not use again, and orders that mean nothing."""
+    core._effects = []
+    core._now_ms = 0
+    now = core._syncs._round
+    if now is not None:
+        now.heard = dict(sorted(now.heard.items()))
+        now.errors = dict(sorted(now.errors.items()))
 
 
 def _put(items: tuple[Any, ...], at: int, item: object) -> tuple[Any, ...]:
     return (*items[:at], item, *items[at + 1 :])
-
-
-def _holders(
-    metadata: LedgerMetadata, held: list[frozenset[int]], last_entry_id: int
-) -> list[list[str]]:
-    """Return the bookies of the write set of each entry that have it."""
-    return [
-        [one for one in _members(metadata, entry_id) if entry_id in held[BOOKIES.index(one)]]
-        for entry_id in range(last_entry_id + 1)
-    ]
-
-
-def _members(metadata: LedgerMetadata, entry_id: int) -> list[str]:
-    fragment, _ = metadata.fragment_of(entry_id)
-    return [fragment.bookies[slot] for slot in metadata.quorum.write_set(entry_id)]
 
 
 def _story(parents: dict[_State, tuple[_State, str] | None], state: _State) -> list[str]:

@@ -11,12 +11,14 @@ from zbk.durability.outside_sync import OutsideSync, ReadMetadata
 from zbk.durability.striped_cursor import StripedCursor
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
+from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.ledger.stripe import Stripe
 from zbk.protocol.procedure import Steps
 from zbk.protocol.write import events as ev
 from zbk.protocol.write.catch_up import CatchUp
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.write.moved_batches import MovedBatches
 from zbk.protocol.write.write_path import WritePath
 from zbk.protocol.write.write_window import WriteBatch, WriteWindow
 
@@ -140,6 +142,21 @@ def counts_over_holes_of_a_stripe(self: StripedCursor, _first: int, last: int) -
     self._places.raise_floor(self.stripe.place(last + 1) - 1)
 
 
+def keeps_the_lac_of_the_fragment_before(self: SyncedLac, slot: int, confirmed_id: int) -> None:
+    """V17: what the former ensemble had synced meanwhile is the floor in the next fragment."""
+    self._incarnations[slot] = NO_ENTRY
+    self._set(slot, NO_ENTRY)
+    self._lac = max(confirmed_id, self._lac)
+
+
 def looks_at_no_slot(self: BookieLedger, _stripe: Stripe | None) -> int:
     """V19: an answer gives the cursor, whatever slot it is for."""
     return self.last_add_synced
+
+
+_needed = MovedBatches.needed
+
+
+def counts_what_the_failed_have(self: MovedBatches, _staying: Collection[int]) -> list[WriteBatch]:
+    """V20: an ack quorum that a bookie belongs to that leaves is enough."""
+    return _needed(self, range(self._quorum.ensemble_size))

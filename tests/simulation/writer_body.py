@@ -220,6 +220,7 @@ class WriterBody:
                 self._end(effect.ticket, "info", error=effect.error)
                 self._sync_ended(effect.ticket, effect.error)
             case ev.ChangeEnsemble():
+                self._oracle.changes(effect)
                 self._change_ensemble(effect)
             case ev.ReportMissing():
                 self._report(effect)

@@ -6,6 +6,7 @@ from typing import Final
 from tests.simulation.world import World
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.events import ChangeEnsemble
 from zbk.protocol.write.writer import WriterCore
 
 LOSS_SHARE: Final = 2
@@ -38,6 +39,8 @@ class WriterOracle:
         self.told_id = NO_ENTRY  # the last one that the application knows to be acknowledged
         self.is_over = False
         self._judged = current().last_fragment
+        self._change_id = -1
+        self._held: set[tuple[str, int]] = set()  # bookies and acknowledged entries, at a change
         world.metadata.watchers.append(self._check_fragment)
 
     def sent(self, last_entry_id: int) -> None:
@@ -65,7 +68,8 @@ class WriterOracle:
     def _check_fragment(self, metadata: LedgerMetadata) -> None:
         """I13, I22: a new fragment starts after all that is durable, or that others reported.
 
-        Its new bookies have on stable storage what is acknowledged beyond.
+        An ack quorum of its bookies, as before, has what is acknowledged beyond: those that stay
+        had it when the change was decided, and the new ones have it on stable storage.
         """
         is_mine = metadata.ledger_id == self._ledger_id and not self.is_over
         if not is_mine or metadata.state is not LedgerState.OPEN:
@@ -91,12 +95,39 @@ class WriterOracle:
             start <= path.last_acked_id
         )
         sometimes["writer: a VD fragment starts where others reported"] += path.lac < reported_lac
-        for new in set(fragment.bookies).difference(before.bookies):
-            bookie, slot = self._world.bookie(new), fragment.bookies.index(new)
-            quorum = metadata.quorum
-            for entry_id in quorum.entry_ids(slot, start, path.last_acked_id):
-                if not bookie.is_lost and not bookie.oracle.is_durable(self._ledger_id, entry_id):
-                    self._world.violated("I13", f"{text}; {new} joins without entry {entry_id}")
+        for entry_id in range(start, path.last_acked_id + 1):
+            slots = metadata.quorum.write_set(entry_id)
+            members = [fragment.bookies[slot] for slot in slots]
+            count = sum(self._moved(one, entry_id, one in before.bookies) for one in members)
+            had_count = sum((before.bookies[slot], entry_id) in self._held for slot in slots)
+            if count < min(metadata.ack_quorum_size, had_count):  # fewer after a loss of power
+                told = f"entry {entry_id} is acknowledged, {count} of {members} have it"
+                self._world.violated("I13", f"{text}; {told}")
+
+    def changes(self, change: ChangeEnsemble) -> None:
+        """Note which bookies have what is acknowledged, or may have lost it unseen, now."""
+        if change.change_id == self._change_id:
+            return  # again
+        self._change_id = change.change_id
+        path, slots = self._core.path, self._core.slots
+        self._held = {
+            (bookie_id, entry_id)
+            for slot, bookie_id in enumerate(slots.bookies)
+            for entry_id in range(path.lac + 1, path.last_acked_id + 1)
+            if self._world.bookie(bookie_id).oracle.has(self._ledger_id, entry_id)
+            or self._is_restart_unseen(bookie_id, slots._slots[slot].incarnation)
+        }
+
+    def _is_restart_unseen(self, bookie_id: str, incarnation: int) -> bool:
+        bookie = self._world.bookie(bookie_id)
+        return not bookie.node.is_alive or bookie.incarnation != incarnation
+
+    def _moved(self, bookie_id: str, entry_id: int, is_staying: bool) -> bool:
+        """Return whether a bookie of a new fragment counts as one that has an entry."""
+        if is_staying:
+            return (bookie_id, entry_id) in self._held
+        bookie = self._world.bookie(bookie_id)
+        return bookie.is_lost or bookie.oracle.is_durable(self._ledger_id, entry_id)
 
     def _check_nothing_dropped(self, last_entry_id: int) -> None:
         """I37: no call drops an entry that a client relies on, unless it may.

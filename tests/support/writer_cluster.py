@@ -11,7 +11,7 @@ told (I22), and its new bookies have what is acknowledged.
 After the end of a ledger: what a bookie lacks, the writer knows (``check_copies``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tests.support.entry_decoding import decode_entry
 from tests.support.writer_metadata import FakeMetadata, Store
@@ -160,6 +160,7 @@ class WriterCluster:
         self.replaced_slots: set[int] = set()
         self.payloads: list[bytes] = []  # by entry id, all that were ever appended
         self.lives: dict[int, dict[str, int]] = {}  # entry id -> bookie -> life that took it
+        self.holders_before: dict[int, set[str]] = {}  # by entry, when a change was decided
         self.known_lives = dict.fromkeys(self.pool, 0)  # as the writer was told
         self.appends: dict[int, tuple[int, int]] = {}  # open tickets -> first id, count
         self.syncs: dict[int, int] = {}  # open tickets -> last id appended before
@@ -333,11 +334,22 @@ class WriterCluster:
         return lac
 
     def _check_joined(self, before: Sequence[str]) -> None:
-        """What is acknowledged moves with its fragment: new bookies have it on stable storage."""
+        """What is acknowledged moves with its fragment: an ack quorum there has it, as before.
+
+        New bookies, where they are part of it, have it on stable storage.
+        """
         fragment = self.metadata.ledger.last_fragment
-        acknowledged = set(range(fragment.first_entry_id, self.core.path.last_acked_id + 1))
-        for new in set(fragment.bookies).difference(before):
-            assert acknowledged <= self.pool[new].durable, f"{new} joins without all"
+        acknowledged = range(fragment.first_entry_id, self.core.path.last_acked_id + 1)
+        staying = set(fragment.bookies).intersection(before)
+        for entry_id in acknowledged:
+            joined = [
+                new
+                for new in set(fragment.bookies).difference(before)
+                if entry_id in self.pool[new].durable
+            ]
+            before_count = len(self.holders_before[entry_id])  # fewer after a loss of power
+            count = len(self.holders_before[entry_id] & staying) + len(joined)
+            assert count >= min(self.quorum.ack_size, before_count), f"{entry_id} stays behind"
         if acknowledged:
             self.seen.add("a fragment starts below what is acknowledged")
 
@@ -501,12 +513,26 @@ class WriterCluster:
         self.bookies[effect.slot].requests.append(effect)
 
     def _on_change_ensemble(self, effect: ChangeEnsemble) -> None:
-        path = self.core.path
+        path, quorum = self.core.path, self.quorum
         assert effect.first_entry_id == path.lac + 1, "I13"
-        volatile = list(range(path.lac + 1, path.last_acked_id + 1))
+        volatile = range(path.lac + 1, path.last_acked_id + 1)
         assert effect.unsynced.keys() == effect.failed.keys()
+        bookies = self.core.slots.bookies
+        staying = [one for slot, one in enumerate(bookies) if slot not in effect.failed]
+        self.holders_before = {
+            one: {name for name in bookies if one in self.pool[name].durable}.union(
+                self._holders(one, bookies)
+            )
+            for one in volatile
+        }
+        held = self.holders_before
+        needed = {one for one in volatile if len(held[one].intersection(staying)) < quorum.ack_size}
         for batches in effect.unsynced.values():
-            assert [one for batch in batches for one in batch.entry_ids] == volatile
+            moved = [one for batch in batches for one in batch.entry_ids]
+            assert needed <= set(moved) <= set(volatile)
+            assert moved == sorted(moved)
+        if needed != set(volatile):
+            self.seen.add("those that stay are an ack quorum")
         assert effect.length_before == sum(map(len, self.payloads[: effect.first_entry_id])), "B45"
         self.metadata.ask(effect, self.core.slots.bookies)
         if effect.is_urgent:
@@ -527,8 +553,13 @@ class WriterCluster:
         if self.level.acknowledges_after == "sync" or entry_id <= self.reported_lac:
             self._check_durable(entry_id)
         else:
-            holders = [bookie for bookie, life in lives.items() if life >= self.known_lives[bookie]]
+            holders = self._holders(entry_id, lives)
             assert len(holders) >= self.quorum.ack_size, "an ack quorum took it, as far as known"
+
+    def _holders(self, entry_id: int, bookies: Iterable[str]) -> list[str]:
+        """Return the bookies that took an entry, in the life that the writer knows."""
+        lives = self.lives.get(entry_id, {})
+        return [one for one in bookies if lives.get(one, -1) >= self.known_lives[one]]
 
     def _check_durable(self, entry_id: int) -> None:
         named = self.metadata.names(entry_id)

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from zbk.actors.serve.unsynced_ledgers import Order
-from zbk.client.operations.ledger_copies import Asked
+from zbk.client.operations.ledger_copies import Asked, stripes_in
 from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.console.ledger_pages import bookie_row, ledger_id_in, ledger_infos, one_of
 from zbk.errors import DamageError, NoSuchLedgerError, ZbkError
@@ -110,7 +110,8 @@ def _rows(
         for bookie_id in ledger.last_fragment.bookies
         if bookie_id in registered
     ]
-    answers = ledger_infos(collector, asked)
+    stripes = {one: stripe for ledger in ledgers for one, stripe in stripes_in(ledger).items()}
+    answers = ledger_infos(collector, asked, stripes=stripes)
     return [_row(ledger, answers, registered) for ledger in ledgers]
 
 

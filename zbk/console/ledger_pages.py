@@ -7,6 +7,7 @@ the page is short and names the id to continue at.
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ from zbk.client.operations.ledger_copies import (
     Asked,
     ask_bookies,
     missing_at,
+    stripes_in,
     unsynced_count,
 )
 from zbk.console.collector import TIMEOUT_S, Collector
@@ -26,6 +28,7 @@ from zbk.metadata.paths import is_ledger_id
 from zbk.protocol.entry.words import LedgerState, LedgerType
 from zbk.protocol.ledger.filter import LedgerFilter
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.system.clock import wall_ms
 from zbk.system.deadline import within
 from zbk.wire.messages import LedgerInfo
@@ -134,7 +137,8 @@ def ledger_page(collector: Collector, query: Mapping[str, str]) -> dict[str, Any
     ]
     named = dict.fromkeys(name for one in reversed(found.fragments) for name in one.bookies)
     names = sorted(list(named)[:BOOKIE_COUNT_MAX])
-    answers = ledger_infos(collector, [(ledger_id, one) for one in names if one in registered])
+    asked = [(ledger_id, one) for one in names if one in registered]
+    answers = ledger_infos(collector, asked, stripes=stripes_in(found))
     repair = task[0] if task is not None else shelved
     bookies = []
     for name in names:
@@ -193,14 +197,18 @@ def gap_of(marks: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> Gap |
 
 
 def ledger_infos(
-    collector: Collector, asked: Sequence[Asked], first_entry_id: int = 0
+    collector: Collector,
+    asked: Sequence[Asked],
+    first_entry_id: int = 0,
+    *,
+    stripes: Mapping[Asked, Stripe] = MappingProxyType({}),
 ) -> Mapping[Asked, LedgerInfo | ZbkError]:
     """Return the answers of bookies about ledgers; none of a silent one. All are asked at once.
 
     They answer at once, without an fsync: what a page shows at risk stays so.
     """
     requests = collector.connection().requests
-    return ask_bookies(requests, asked, TIMEOUT_S, first_entry_id=first_entry_id)
+    return ask_bookies(requests, asked, TIMEOUT_S, first_entry_id=first_entry_id, stripes=stripes)
 
 
 def bookie_row(
@@ -247,7 +255,7 @@ def _window(
     ensembles = [found.fragment_of(one)[0].bookies for one in range(window[0], window[1] + 1)]
     due = [one for one in names if any(one in of for of in ensembles)]
     asked = [(found.ledger_id, one) for one in due if one in registered]
-    answers = ledger_infos(collector, asked, window[0])
+    answers = ledger_infos(collector, asked, window[0], stripes=stripes_in(found))
     rows = []
     for name in due:
         answer = answers.get((found.ledger_id, name))

@@ -8,9 +8,9 @@ about entries that it does not store. Here a bookie is told the stripe of its sl
 what is due there (``striped_cursor``). A client computes the LAC by write sets (``synced_lac``).
 
 The proposal has no ensemble change either. Here the writer changes its ensemble at LAC + 1, as on a
-PD ledger. A new bookie first receives all entries of its slot that are acknowledged and not durable
-(``write.catch_up``), and a client that is not the writer records a LAC before it reports it
-(``outside_sync``).
+PD ledger. A new bookie first receives the entries of its slot that are acknowledged, not durable,
+and on no ack quorum without it (``write.catch_up``), and a client that is not the writer records a
+LAC before it reports it (``outside_sync``).
 
 A restart takes what a bookie acknowledged and did not sync. The writer keeps the entries beyond the
 LAC (``write.write_window``), and sends them to the bookie again, so they count there once more.

@@ -18,7 +18,8 @@ has an id that its answer repeats. Requests are idempotent: the same one may be 
 A request may carry ``traceparent``, a field of W3C Trace Context: the bookie's span of the request
 then belongs to the trace of the caller. It is absent when the caller is not traced. A bookie that
 does not trace, or does not know the field, ignores it. A bookie that does not know ``is_at_once``
-of ``ledger_info`` answers after an fsync.
+of ``ledger_info`` answers after an fsync, and one that does not know its ``stripe`` reports the
+cursor of the slot that it was last told, or only the LAC.
 
 A bookie of version 3 or 2 ignores the ``stripe`` of an add or a sync. Its sync cursor stops at the
 first entry that is not due there, so it never reports too much, and it reports next to nothing.
@@ -233,6 +234,7 @@ class GetLedgerInfo(Message, frozen=True, tag="ledger_info"):
     ledger_id: Natural
     first_entry_id: Natural = 0
     is_at_once: bool = False
+    stripe: Stripe | msgspec.UnsetType = msgspec.UNSET  # ``last_add_synced`` is for it
 
 
 class GetBookieInfo(Message, frozen=True, tag="bookie_info"):

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
+from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, synced_until
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.turn import Admitted, Turn
 from zbk.actors.space_gate import SpaceGate
@@ -43,11 +43,10 @@ from zbk.protocol.entry.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wir
 from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import leaves_room_for_fences
-from zbk.storage.index.due_entries import due_until
 from zbk.storage.journal.record import EntriesRecord
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import decode_ids
-from zbk.wire.messages import Add, AddAnswer, Request, Sync, WriteLac
+from zbk.wire.messages import Add, AddAnswer, GetLedgerInfo, Request, Sync, WriteLac
 
 
 class AddRequests:
@@ -166,9 +165,8 @@ class AddRequests:
         """
         if stripe is None or slot.ledger.stripe == stripe:
             return
-        lac = slot.ledger.lac
-        is_durable = self._turn.is_synced(slot) and not slot.is_log_unsynced
-        slot.ledger.follow(stripe, due_until(slot.stored.index, stripe, lac) if is_durable else lac)
+        is_durable = self._turn.is_durable(slot)
+        slot.ledger.follow(stripe, synced_until(slot, stripe, is_durable=is_durable))
 
     def _check_limbo(self, request: Add) -> None:
         """Refuse an add to a ledger that may have been fenced here.
@@ -263,7 +261,7 @@ class AddRequests:
 
 def stripe_of(request: Request) -> Stripe | None:
     """Return the stripe that a request names, if it names one."""
-    if isinstance(request, Add | Sync) and not isinstance(request.stripe, msgspec.UnsetType):
+    if isinstance(request, Add | Sync | GetLedgerInfo) and request.stripe is not msgspec.UNSET:
         return request.stripe
     return None
 

@@ -20,7 +20,9 @@ from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptorsError
 from zbk.protocol.entry.entry import stored_lac
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.index.due_entries import due_until
 from zbk.storage.index.ledger_info import LedgerInfo
 from zbk.storage.journal.record import LedgerKeyRecord
 from zbk.storage.stored_ledger import StoredLedger
@@ -254,3 +256,17 @@ def _durable_until(stored: StoredLedger, info: LedgerInfo) -> int:
     if not level_of(info.ledger_type).has_sync_cursor:
         return NO_ENTRY
     return stored.index.contiguous_until(info.last_add_synced)
+
+
+def synced_until(
+    slot: LedgerSlot, stripe: Stripe, *, is_durable: bool, count_max: int | None = None
+) -> int:
+    """Return the entry up to which all that is due at a stripe is on stable storage here.
+
+    Or the LAC. The cursor says it if it counts this stripe. If all of the ledger ``is_durable``,
+    the index says it, of ``count_max`` ids after the LAC.
+    """
+    ledger = slot.ledger
+    if ledger.stripe == stripe:
+        return ledger.last_add_synced
+    return due_until(slot.stored.index, stripe, ledger.lac, count_max) if is_durable else ledger.lac

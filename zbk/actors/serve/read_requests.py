@@ -23,12 +23,15 @@ from typing import Final
 
 import msgspec
 
-from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
+from zbk.actors.serve.add_requests import stripe_of
+from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, synced_until
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.turn import Turn
 from zbk.actors.serve.watch_requests import WatchRequests
+from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, MalformedMessageError, NoSuchEntryError, ZbkError
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import FenceRecord
 from zbk.transport.inbound import Inbound
@@ -151,7 +154,7 @@ class ReadRequests:
             is_fenced=slot.ledger.is_fenced,
             lac=slot.ledger.recorded_lac,
             last_entry_id=slot.last_entry_id,
-            last_add_synced=slot.ledger.last_add_synced,
+            last_add_synced=self._synced_until(slot, stripe_of(request)),
             ranges=ranges,
             next_entry_id=next_entry_id,
             own_log=slot.stored.home.logs.own_log_of(request.ledger_id),
@@ -160,6 +163,13 @@ class ReadRequests:
             self._turn.answer(inbound, answer)
         else:
             self._turn.answer_when_durable(slot, inbound, answer)
+
+    def _synced_until(self, slot: LedgerSlot, stripe: Stripe | None) -> int:
+        ledger_type = slot.ledger.ledger_type
+        if stripe is None or ledger_type is None or not level_of(ledger_type).has_sync_cursor:
+            return slot.ledger.last_add_synced
+        is_durable, count_max = self._turn.is_durable(slot), LEDGER_INFO_ENTRY_COUNT_MAX
+        return synced_until(slot, stripe, is_durable=is_durable, count_max=count_max)
 
     # -------------------------------------------------------------- the fence
 

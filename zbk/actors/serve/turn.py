@@ -108,6 +108,10 @@ class Turn:
         """Return whether everything that a ledger has in its journal is on stable storage."""
         return slot.ticket <= self._tickets[slot.journal_no].synced_number
 
+    def is_durable(self, slot: LedgerSlot) -> bool:
+        """Return whether everything that a ledger has is on stable storage."""
+        return self.is_synced(slot) and not slot.is_log_unsynced
+
     def answer_when_synced(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
         """Answer at the end of the turn, or when a ledger's journal is on stable storage.
 

@@ -181,17 +181,23 @@ class LedgerContext(msgspec.Struct, frozen=True):
 
 
 def info_request(
-    ledger_id: int, first_entry_id: int = 0, *, is_at_once: bool = False
+    ledger_id: int,
+    first_entry_id: int = 0,
+    *,
+    is_at_once: bool = False,
+    stripe: Stripe | None = None,
 ) -> BuiltRequest:
     """Return a request for the ranges that a bookie holds of a ledger. It needs no key.
 
     ``is_at_once`` is for an answer that is only shown: what it names need not be durable.
+    ``stripe``: the slot of the bookie that ``last_add_synced`` is to be for.
     """
     request = GetLedgerInfo(
         request_id=_UNSENT,
         ledger_id=ledger_id,
         first_entry_id=first_entry_id,
         is_at_once=is_at_once,
+        stripe=stripe or msgspec.UNSET,
     )
     return request, ()
 

@@ -7,18 +7,22 @@ open one an entry may be on its way.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
 import msgspec
 
 from zbk.client.cluster.ledger_calls import info_request
 from zbk.client.cluster.requests import ReplyBox, Requests, answer_of
+from zbk.durability.level import level_of
 from zbk.errors import ZbkError
 from zbk.protocol.entry.spans import Span, covering
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.stripe import Stripe
 from zbk.protocol.repair.copy_order import due_count
 from zbk.protocol.repair.holdings import HoldingsComparison
 from zbk.protocol.repair.underreplicated import RANGES_COUNT_MAX
+from zbk.protocol.write.lac_policy import cursor_stripes
 from zbk.system.clock import monotonic_s
 from zbk.wire.messages import LedgerInfo
 
@@ -42,12 +46,22 @@ class LedgerCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ask_bookies(
-    requests: Requests, asked: Sequence[Asked], timeout_s: float, *, first_entry_id: int = 0
+    requests: Requests,
+    asked: Sequence[Asked],
+    timeout_s: float,
+    *,
+    first_entry_id: int = 0,
+    stripes: Mapping[Asked, Stripe] = MappingProxyType({}),
 ) -> Mapping[Asked, LedgerInfo | ZbkError]:
-    """Return the answers of bookies about ledgers, from an entry on; none of a silent one."""
+    """Return the answers of bookies about ledgers, from an entry on; none of a silent one.
+
+    ``stripes``: what the cursor of a bookie is to count, as ``stripes_in``.
+    """
     box = ReplyBox()
     for one in asked:
-        request, frames = info_request(one[0], first_entry_id, is_at_once=True)
+        request, frames = info_request(
+            one[0], first_entry_id, is_at_once=True, stripe=stripes.get(one)
+        )
         requests.send(one[1], request, frames, box, one)
     deadline_s = monotonic_s() + timeout_s
     answers: dict[Asked, LedgerInfo | ZbkError] = {}
@@ -59,10 +73,20 @@ def ask_bookies(
     return answers
 
 
+def stripes_in(found: LedgerMetadata) -> dict[Asked, Stripe]:
+    """Return what the cursor of each bookie of the last fragment counts, of a striped VD ledger.
+
+    A bookie that has restarted knows its slot only when it is told.
+    """
+    stripes = cursor_stripes(found.quorum, level_of(found.ledger_type))
+    named = zip(found.last_fragment.bookies, stripes, strict=True)
+    return {(found.ledger_id, bookie_id): stripe for bookie_id, stripe in named if stripe}
+
+
 def ask_copies(requests: Requests, found: LedgerMetadata, timeout_s: float) -> list[LedgerCopy]:
     """Return the copies, by slot; a bookie that does not answer in time has the reason."""
     asked = [(found.ledger_id, bookie_id) for bookie_id in found.last_fragment.bookies]
-    answers = ask_bookies(requests, asked, timeout_s)
+    answers = ask_bookies(requests, asked, timeout_s, stripes=stripes_in(found))
     return [copy_of(found, one[1], answers.get(one)) for one in asked]
 
 

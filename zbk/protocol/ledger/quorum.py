@@ -5,7 +5,7 @@ Ack quorums; ``RoundRobinDistributionSchedule``.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -56,6 +56,17 @@ class Quorum(msgspec.Struct, frozen=True):
     def holds(self, slot: int, entry_id: int) -> bool:
         """Return whether ``slot`` is in the write set of ``entry_id``."""
         return (slot - entry_id) % self.ensemble_size < self.write_size
+
+    def is_ack_quorum(self, slots: Collection[int], entry_ids: range) -> bool:
+        """Return whether slots have an ack quorum of each of these entries.
+
+        >>> [Quorum(3, 2, 2).is_ack_quorum({0, 1}, ids) for ids in (range(3, 4), range(3, 5))]
+        [True, False]
+        """
+        return all(
+            sum(slot in slots for slot in self.write_set(entry_id)) >= self.ack_size
+            for entry_id in entry_ids[: self.ensemble_size]
+        )
 
     def entry_ids(self, slot: int, first: int, last: int) -> Sequence[int]:
         """Return the ids in ``first .. last`` that ``slot`` stores, ascending.

@@ -2,7 +2,8 @@
 
 An acknowledged entry of a VD ledger is on an ack quorum of bookies, and a bookie that is replaced
 may be one of them. If the metadata named a new bookie that lacks the entry, and the writer died, a
-recovery could find enough bookies that deny it. So each new bookie catches up first:
+recovery could find enough bookies that deny it. So each new bookie catches up first with the
+entries of which the other bookies are no ack quorum, and all before them (``moved_batches``):
 
     it is sent     the batches of its slot, in order, with the writer's LAC, and one sync
     caught up      it took all of them, and its ``LastAddSynced`` covers the last one

@@ -14,11 +14,14 @@ has not answered of it is missing there, because an ack quorum has it. Until the
 the change nothing is acknowledged, and nothing more counts as durable: a bookie that is being
 replaced could be part of its quorum. The new bookies are owed everything from that entry on. On a
 PD ledger what is acknowledged is durable. On a VD ledger acknowledged entries may lie beyond the
-LAC, and each new bookie has them on stable storage before the metadata name it (``catch_up``): it
-takes the place of the failed one in every ack quorum. The metadata may record that others know
-entries beyond the LAC to be durable (``reported_lac``). Then the change counts from the entry after
-them on, and the writer adopts them as its LAC. A slot is slow if it alone keeps the window full for
-``slow_bookie_ms``.
+LAC. Where the bookies that stay are no ack quorum of them, each new bookie has them on stable
+storage before the metadata name it (``catch_up``): it takes the place of the failed one. That takes
+an fsync, and the path is held. So the change is asked for when the bookies that stay have answered,
+or after ``STAYING_WAIT_MS``; until then the writer acknowledges as before.
+
+The metadata may record that others know entries beyond the LAC to be durable (``reported_lac``).
+Then the change counts from the entry after them on, and the writer adopts them as its LAC. A slot
+is slow if it alone keeps the window full for ``slow_bookie_ms``.
 
 The bookies of a fragment differ in what they know of entries before it. A bookie that joins, for
 the first time or again, may have none of them, or some with holes. It is sent a LAC that is not
@@ -40,6 +43,7 @@ Decisions:
 """
 
 from collections.abc import Collection
+from typing import Final
 
 from zbk.errors import (
     IllegalTransitionError,
@@ -59,6 +63,9 @@ from zbk.protocol.write.grace import Grace
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.write_path import WritePath
 
+STAYING_WAIT_MS: Final = 200
+"""The time in which bookies that stay may answer what new bookies would have to receive first."""
+
 
 class EnsembleKeeper:
     """Keeps the ensemble of one writer whole. Whatever it raises ends the writer.
@@ -68,7 +75,7 @@ class EnsembleKeeper:
 
     __slots__ = (
         "_ack_size", "_changes", "_graces_left_count", "_path", "_quorum_grace", "_slots",
-        "_slow_ms",
+        "_slow_ms", "_wait_began_ms",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +95,7 @@ class EnsembleKeeper:
         self._changes = EnsembleChanges(limits, has_catch_up=has_catch_up)
         self._quorum_grace = Grace(limits.quorum_grace_ms)
         self._graces_left_count = len(slots)
+        self._wait_began_ms: int | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -151,16 +159,29 @@ class EnsembleKeeper:
         if not self._changes.is_due(failed, now_ms):
             return []
         path, slots = self._path, sorted(failed)
+        staying = set(range(len(self._slots))).difference(slots)
+        needed = path.moved.needed(staying)
+        live = staying.intersection(self._slots.live)
+        if needed and path.moved.may_be_answered(needed, live) and self._waits(now_ms):
+            return []
+        self._wait_began_ms = None
         change = self._changes.begin(
             {slot: self._slots.bookie(slot) for slot in slots},
             path.lac + 1,
             now_ms,
             is_urgent=not path.is_reachable(self._slots.down),
             length_before=path.length,
-            unsynced={slot: path.unsynced_of(slot) for slot in slots},
+            unsynced=path.moved.sent_first(needed, slots),
         )
         path.hold()
         return [change]
+
+    def _waits(self, now_ms: int) -> bool:
+        """Return whether to give the bookies that stay more time to answer."""
+        began_ms = self._wait_began_ms
+        if began_ms is None or now_ms - began_ms > 10 * STAYING_WAIT_MS:  # for a change given up
+            began_ms = self._wait_began_ms = now_ms
+        return now_ms - began_ms < STAYING_WAIT_MS
 
     # ------------------------------------------------------------------ answers
 

@@ -306,7 +306,7 @@ class ChangeEnsemble(msgspec.Struct, frozen=True):
     failed: Mapping[int, str]  # the bookies to replace, by slot
     is_urgent: bool
     length_before: int | msgspec.UnsetType = msgspec.UNSET  # bytes of payload before that entry
-    unsynced: Mapping[int, tuple[EntryBatch, ...]] = {}  # acknowledged, not durable; by slot
+    unsynced: Mapping[int, tuple[EntryBatch, ...]] = {}  # what new bookies need first; by slot
 
 
 class ReportMissing(msgspec.Struct, frozen=True):

@@ -17,7 +17,6 @@ void, and it is released.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.quorum import Quorum
@@ -28,6 +27,7 @@ from zbk.protocol.write.batch_ends import BatchEnds
 from zbk.protocol.write.events import Acked, AckedTicket, Effect, SendAdd, Ticket, WriterLimits
 from zbk.protocol.write.lac_policy import LacPolicy
 from zbk.protocol.write.missing_entries import MissingEntries
+from zbk.protocol.write.moved_batches import MovedBatches
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.unsynced_total import UnsyncedPart
 from zbk.protocol.write.write_window import Missed, WriteBatch, WriteWindow
@@ -48,7 +48,7 @@ class WritePath:
     __slots__ = (
         "_encoder", "_ends", "_length", "_limits", "_policy", "_pushed_lac", "_queue",
         "_slots", "_tracker", "_unsynced_part", "_window", "beyond", "is_held", "missing",
-        "unacked", "waiting",
+        "moved", "unacked", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +78,7 @@ class WritePath:
         self.beyond = self._ends.beyond
         self.is_held = False  # the ensemble is being changed
         self.missing = MissingEntries()
+        self.moved = MovedBatches(quorum, self._window)
         self._length = 0  # bytes of payload pushed
         self._pushed_lac = NO_ENTRY
 
@@ -269,11 +270,6 @@ class WritePath:
             self._advance()
 
     # ------------------------------------------------------------------ another ensemble
-
-    def unsynced_of(self, slot: int) -> tuple[EntryBatch, ...]:
-        """Return a slot's parts of the batches that are acknowledged and not durable, in order."""
-        parts = (batch.encoded.parts[slot] for batch in self._window.unsynced)
-        return tuple(part for part in parts if part is not None)
 
     def hold(self) -> None:
         """Acknowledge nothing, and leave the LAC, until ``release``, or the end of the writer."""

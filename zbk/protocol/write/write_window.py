@@ -21,7 +21,7 @@ every other slot has answered all that is half as old.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -192,7 +192,7 @@ class WriteWindow:
     def give_up(self) -> list[Missed]:
         """Forget the oldest batch that only slots that are down lack; return which slots."""
         first = next(iter(self.late))
-        missed = list(self._lacking(self.late[first]))
+        missed = list(self.lacking(self.late[first]))
         for slot, _entry_ids in missed:
             self._settle(slot, self.late[first])
         return missed
@@ -230,6 +230,26 @@ class WriteWindow:
             and part.last_entry_id >= first
             and part.first_entry_id <= last
         ]
+
+    def lacking(self, batch: WriteBatch) -> Iterator[Missed]:
+        """Yield the slots, live or not, that have not answered their part of a kept batch."""
+        for slot, part in enumerate(batch.encoded.parts):
+            if part is not None and (
+                part.first_entry_id in self._owed[slot]
+                or part.first_entry_id in self._outstanding[slot]
+            ):
+                yield slot, batch.entry_ids
+
+    def holders(self, batch: WriteBatch, slots: Collection[int]) -> set[int]:
+        """Return those of some slots that have answered their part of a kept batch."""
+        return set(slots).difference(slot for slot, _entry_ids in self.lacking(batch))
+
+    def unsynced_lacked_by(self, slots: Collection[int]) -> list[WriteBatch]:
+        """Return the unsynced batches that any of these slots has not answered, in order."""
+        waiting = [one for slot in slots for one in (self._outstanding[slot], self._owed[slot])]
+        lacked = {one.entry_ids.start: one for batches in waiting for one in batches.values()}
+        found = [lacked[first] for first in sorted(lacked)]
+        return [batch for batch in found if batch.is_acked and not batch.is_durable]
 
     def laggard(self, now_ms: int, slow_ms: int) -> int | None:
         """Return the slot that alone has left no room for ``slow_ms``, if there is one."""
@@ -308,7 +328,7 @@ class WriteWindow:
         """Yield what slots, live or not, have not answered of the acked batches."""
         for batch in self.batches.values():
             if batch.is_acked:
-                yield from self._lacking(batch)
+                yield from self.lacking(batch)
 
     def drain(self) -> list[WriteBatch]:
         """Forget everything; return the batches that were not acknowledged."""
@@ -350,14 +370,6 @@ class WriteWindow:
             self._quiet_count -= 1
         elif self.late.pop(batch.entry_ids.start, None) is not None:
             self._late_size -= size
-
-    def _lacking(self, batch: WriteBatch) -> Iterator[Missed]:
-        for slot, part in enumerate(batch.encoded.parts):
-            if part is not None and (
-                part.first_entry_id in self._owed[slot]
-                or part.first_entry_id in self._outstanding[slot]
-            ):
-                yield slot, batch.entry_ids
 
     def _settle(self, slot: int, batch: WriteBatch) -> None:
         """Owe a slot nothing more of a batch."""

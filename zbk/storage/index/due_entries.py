@@ -11,12 +11,17 @@ SPAN_COUNT: Final = 4_096
 """Ids whose locations are looked at together."""
 
 
-def due_until(index: IndexHandle, stripe: Stripe, from_id: int) -> int:
+def due_until(
+    index: IndexHandle, stripe: Stripe, from_id: int, count_max: int | None = None
+) -> int:
     """Return the last entry of the run of due entries after ``from_id`` that are held.
 
     ``from_id`` if the next due entry is absent. The pages that the run needs are read.
+    ``count_max``: look no further than so many ids.
     """
     last_entry_id, size = index.last_entry_id, stripe.ensemble_size
+    if count_max is not None:
+        last_entry_id = min(last_entry_id, from_id + count_max)
     step = SPAN_COUNT - SPAN_COUNT % size  # so that each residue begins at the same offset
     first = from_id + 1
     while first <= last_entry_id:

@@ -15,7 +15,7 @@ from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.journal.record import SyncedEntriesRecord
 from zbk.wire.codec import encode_ids
-from zbk.wire.messages import AddAnswer, Refused, Sync, SyncAnswer
+from zbk.wire.messages import AddAnswer, GetLedgerInfo, LedgerInfo, Refused, Sync, SyncAnswer
 
 JOURNALED, BYPASS = LedgerType.VD_JOURNAL, LedgerType.VD_BYPASS_JOURNAL
 BOTH = pytest.mark.parametrize("kind", [JOURNALED, BYPASS])
@@ -63,6 +63,17 @@ def sync(world: World, stripe: Stripe | None = STRIPE, *, lac: int = NO_ENTRY) -
     return answer.last_add_synced
 
 
+def shown(world: World, stripe: Stripe | None) -> int:
+    """Return the cursor that a look at the ledger shows, without an fsync."""
+    asked = GetLedgerInfo(
+        request_id=8, ledger_id=LEDGER_ID, is_at_once=True, stripe=stripe or UNSET
+    )
+    world.say(asked)
+    answer = world.answers[-1]
+    assert isinstance(answer, LedgerInfo), answer
+    return answer.last_add_synced
+
+
 def errors(world: World) -> list[type[ZbkError]]:
     """Return what answers refused with."""
     refused = [one for one in world.answers if isinstance(one, Refused)]
@@ -105,6 +116,49 @@ def test_a_restart_counts_what_is_due_and_here(disk: SimulatedDisk, kind: Ledger
     assert sync(again) == 7
     add_due(again, kind, [8, 11])  # as a writer does that sees the hole
     assert sync(again) == 11
+
+
+@BOTH
+def test_a_look_at_a_ledger_says_after_a_restart_what_is_synced_of_a_slot(
+    disk: SimulatedDisk, kind: LedgerType
+) -> None:
+    world = bookie(disk)
+    add_due(world, kind, [0, 3, 4])
+    add_due(world, kind, [8, 11])
+    sync(world)
+    assert shown(world, STRIPE) == shown(world, None) == 4
+    disk.process_crash()
+    again = bookie(disk)
+
+    assert shown(again, STRIPE) == 4
+    assert shown(again, OTHER) == NO_ENTRY
+    assert shown(again, None) == 0, "an older client names no slot: entry 1 is not here"
+    add_due(again, kind, [7])
+    assert shown(again, STRIPE) == 4, "it is not synced yet, and the look changes nothing"
+    assert sync(again) == 7
+    assert shown(again, STRIPE) == 7
+
+
+@BOTH
+def test_a_look_at_the_slot_of_another_cursor_counts_nothing_that_is_not_synced(
+    disk: SimulatedDisk, kind: LedgerType
+) -> None:
+    world = bookie(disk)
+    add_due(world, kind, [0, 3, 4])
+    sync(world)
+    add_due(world, kind, [1, 2, 5], OTHER)
+
+    assert shown(world, STRIPE) == NO_ENTRY
+    assert sync(world, OTHER) == 5
+    assert shown(world, STRIPE) == 4
+
+
+def test_a_look_at_a_pd_ledger_has_no_cursor(disk: SimulatedDisk) -> None:
+    world = bookie(disk)
+    add_due(world, LedgerType.PD_JOURNAL, [0, 3, 4], None)
+    world.settle()
+
+    assert shown(world, STRIPE) == NO_ENTRY
 
 
 @BOTH

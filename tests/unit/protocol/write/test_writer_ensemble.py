@@ -16,6 +16,7 @@ from zbk.errors import (
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.ensemble_changes import EnsembleChanges
+from zbk.protocol.write.ensemble_keeper import STAYING_WAIT_MS
 from zbk.protocol.write.events import (
     BookiesChanged,
     CloseFailed,
@@ -411,6 +412,7 @@ def test_sync_does_not_count_what_bookies_lost_with_their_page_cache() -> None:
     ack(cluster, 0)
     assert cluster.core.path.lac == -1, "one bookie is no ack quorum"
     ack(cluster, 1)
+    cluster.serve_metadata()  # still none
 
     assert cluster.core.path.lac == 0
     assert cluster.pool["b0"].durable == cluster.pool["b1"].durable == {0}
@@ -462,13 +464,14 @@ def test_a_vd_ledger_changes_its_ensemble_at_lac_plus_1() -> None:
     ack(cluster, 0, 1, 2)
     ack(cluster, 0, 1, 2)
     cluster.append([2])
-    ack(cluster, 0, 1)
+    ack(cluster, 0, 2)
     assert (cluster.core.path.last_acked_id, cluster.core.path.lac) == (1, 0)
 
     cluster.disconnect(2)
+    cluster.wait(STAYING_WAIT_MS)
     cluster.append([3])
     assert sent_ids(cluster, 0) == [[2]], "appends go on"
-    ack(cluster, 0, 1)
+    ack(cluster, 0, 1, 1)
     assert cluster.core.path.last_acked_id == 1, "nothing is acknowledged meanwhile"
     cluster.serve_metadata()
 
@@ -482,12 +485,75 @@ def test_a_vd_ledger_changes_its_ensemble_at_lac_plus_1() -> None:
     assert cluster.core.path.lac == 2
 
 
-def test_a_fragment_without_a_durable_entry_is_replaced_and_its_entries_move() -> None:
-    cluster = vd_cluster(spare_count=2)
+def test_what_the_bookies_that_stay_have_is_sent_after_the_change() -> None:
+    cluster = vd_cluster()
     cluster.append([1])
     ack(cluster, 0, 1)
 
     cluster.disconnect(2)
+    cluster.serve_metadata()
+
+    assert fragments(cluster) == [(0, ("b0", "b1", "spare0"))]
+    assert cluster.pool["spare0"].held == set(), "an ack quorum has it without the new bookie"
+    cluster.connect(2)
+    assert sent_ids(cluster, 2) == [[0]]
+
+
+def test_a_change_waits_for_what_the_bookies_that_stay_will_answer() -> None:
+    cluster = vd_cluster()
+    cluster.append([1])
+    ack(cluster, 0, 2)
+
+    cluster.disconnect(2)
+    cluster.wait(STAYING_WAIT_MS - 1)
+    assert not cluster.metadata.asked, "an answer of b1 is on its way"
+    cluster.append([1])
+    ack(cluster, 0, 1)
+    assert cluster.metadata.asked, "what is acknowledged is at b0 and b1"
+    assert cluster.core.path.last_acked_id == 0
+    cluster.serve_metadata()
+
+    assert "a new bookie catches up" not in cluster.seen
+    assert fragments(cluster) == [(0, ("b0", "b1", "spare0"))]
+
+
+def test_a_new_bookie_receives_all_up_to_the_last_entry_that_it_needs() -> None:
+    """Its cursor, which shows that it has that one, does not pass a hole."""
+    cluster = vd_cluster()
+    cluster.append([1])
+    ack(cluster, 0, 1)
+    cluster.append([1])
+    ack(cluster, 0, 2, 2)
+    assert cluster.core.path.last_acked_id == 1, "b0 and b1 have the first, b0 and b2 the second"
+
+    cluster.disconnect(2)
+    cluster.wait(STAYING_WAIT_MS)
+    cluster.serve_metadata()
+
+    assert fragments(cluster) == [(0, ("b0", "b1", "spare0"))]
+    assert cluster.pool["spare0"].durable == {0, 1}
+
+
+def test_a_change_does_not_wait_for_a_bookie_that_is_down() -> None:
+    cluster = vd_cluster(quorum=Quorum(4, 4, 3), spare_count=2)
+    cluster.append([1])
+    ack(cluster, 0, 1, 2)
+
+    cluster.disconnect(3)
+    cluster.serve_metadata()
+    assert cluster.pool["spare0"].held == set(), "three that stay have it"
+    cluster.disconnect(0)
+
+    assert cluster.metadata.asked, "the new bookie is not connected"
+
+
+def test_a_fragment_without_a_durable_entry_is_replaced_and_its_entries_move() -> None:
+    cluster = vd_cluster(spare_count=2)
+    cluster.append([1])
+    ack(cluster, 0, 2)
+
+    cluster.disconnect(2)
+    cluster.wait(STAYING_WAIT_MS)
     cluster.serve_metadata()
     cluster.disconnect(1)
     cluster.serve_metadata()
@@ -579,21 +645,26 @@ def test_the_first_entry_is_decided_again_with_each_try_at_the_store() -> None:
 def test_a_bookie_that_cannot_catch_up_does_not_join_and_another_one_is_tried() -> None:
     cluster = vd_cluster(spare_count=2)
     cluster.append([1])
-    ack(cluster, 0, 1)
+    ack(cluster, 0, 2)
     cluster.pool["spare0"].catches_up = False
 
     cluster.disconnect(2)
+    cluster.wait(STAYING_WAIT_MS)
     cluster.serve_metadata()
     assert "change: NotEnoughBookiesError" in cluster.seen
     assert fragments(cluster) == [(0, ("b0", "b1", "b2"))]
     cluster.append([1])
-    ack(cluster, 0, 1)
+    for _ in range(2):
+        cluster.serve(1)
+    ack(cluster, 0)
+    cluster.answer(1, 1)
     assert cluster.core.path.last_acked_id == 1, "the writer goes on meanwhile"
     cluster.wait(LIMITS.ensemble_retry_ms)
+    cluster.wait(STAYING_WAIT_MS)
     cluster.serve_metadata()
 
     assert fragments(cluster) == [(0, ("b0", "b1", "spare1"))]
-    assert cluster.pool["spare1"].durable == {0, 1}
+    assert cluster.pool["spare1"].durable == {0}
 
 
 def test_a_sync_that_waits_goes_on_with_the_new_bookie() -> None:
