@@ -40,7 +40,8 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    quick = {"session_timeout_ms": 2_000, "sync_interval_ms": 0}  # entries stay un-synced
+    unsynced = {"sync_interval_ms": 0, "checkpoint_interval_ms": 3_600_000}  # entries stay so
+    quick = {"session_timeout_ms": 2_000, **unsynced}
     with (
         TemporaryDirectory(prefix="zbk-") as folder,  # short: pages and screenshots show it
         LocalCluster(folder, bookie_count=4, bookie_options=quick) as cluster,

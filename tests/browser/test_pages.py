@@ -173,12 +173,16 @@ def test_zooming_into_a_striped_ledger_shows_which_bookies_have_which_entry(
     assert (window["first_entry_id"], window["last_entry_id"]) == (58, 105)
 
 
+@pytest.mark.parametrize("ledger_type", [one for one in zbk.LedgerType if one.is_volatile])
 def test_the_gap_of_a_vd_ledger_is_what_a_loss_of_power_takes_now(
-    site: Site, browser: "webdriver.Chrome"
+    site: Site, browser: "webdriver.Chrome", ledger_type: zbk.LedgerType
 ) -> None:
-    writer = site.client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL)
+    writer = site.client.create_ledger(ledger_type=ledger_type)
     writer.append_many([b"y" * 100] * 100).result()
     browser.get(f"{site.url}/ledgers/{writer.ledger_id}")
+    headings = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "section h2")]
+    assert "Durability gap" in headings
+    assert "there is no gap" not in browser.find_element(By.TAG_NAME, "main").text
     wait_for(lambda: at_risk(browser) == [100] * 3)  # the open page asks again and again
     browser.get(f"{site.url}/durability")
     links = browser.find_elements(By.CSS_SELECTOR, "section:first-of-type tbody td:first-child a")

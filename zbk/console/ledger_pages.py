@@ -268,11 +268,20 @@ def _window(
 def _list_command(state: str, ledger_type: str, custom: str) -> str:
     options = [
         ("--state", state.lower()),
-        ("--type", ledger_type[:2].lower()),
+        ("--type", _short_name(ledger_type)),
         ("--custom", custom),
     ]
     words = ["zbk", "ledger", "ls", *(word for pair in options if pair[1] for word in pair)]
     return shlex.join([*words, "--limit", str(PAGE_SIZE)])
+
+
+def _short_name(ledger_type: str) -> str:
+    """Return the name of a type as commands take it.
+
+    >>> _short_name("PD_JOURNAL"), _short_name("VD_BYPASS_JOURNAL"), _short_name("")
+    ('pd', 'vd-bypass', '')
+    """
+    return ledger_type.removesuffix("_JOURNAL").lower().replace("_", "-")
 
 
 def _summary(found: LedgerMetadata) -> dict[str, Any]:
@@ -280,6 +289,8 @@ def _summary(found: LedgerMetadata) -> dict[str, Any]:
         "ledger_id": found.ledger_id,
         "state": str(found.state),
         "type": str(found.ledger_type),
+        "short_type": _short_name(str(found.ledger_type)),
+        "is_volatile": found.ledger_type.is_volatile,
         "quorum": f"{found.ensemble_size}/{found.write_quorum_size}/{found.ack_quorum_size}",
         "last_entry_id": found.last_entry_id,
         "length": found.length,

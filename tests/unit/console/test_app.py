@@ -15,6 +15,7 @@ from tests.support.machine import patient_s
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.unit.console.conftest import LEDGER_COUNT, Site
 from zbk.cli.main import cli
+from zbk.cli.options import LEDGER_TYPES
 from zbk.console.app import NAVIGATION
 from zbk.console.history import Event
 from zbk.health.bookie_scrape import BookieScrape
@@ -78,6 +79,12 @@ def test_the_list_of_ledgers_continues_where_a_page_ends(site: Site) -> None:
     last = twin(site, "/ledgers.json?from=999990")
     assert len(last["ledgers"]) == 10
     assert last["next_id"] is None
+
+
+@pytest.mark.parametrize("short_name", LEDGER_TYPES)
+def test_the_command_of_a_filtered_list_has_the_same_type(site: Site, short_name: str) -> None:
+    command = twin(site, f"/ledgers.json?type={LEDGER_TYPES[short_name]}")["cli"]
+    assert command.split()[3:5] == ["--type", short_name]
 
 
 def test_a_filter_looks_at_a_bounded_number_of_ledgers(site: Site) -> None:
