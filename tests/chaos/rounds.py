@@ -144,7 +144,7 @@ def _judge(world: World, folder: Path, outcome: Outcome, kept: Sequence[Kept]) -
     history = _history(world)
     history.write(folder / "history.json")
     outcome.violations += map(str, check(history))
-    outcome.counts = _counts(history)
+    outcome.counts = counts_of(history)
     outcome.counts["ledgers of earlier rounds"] = len(kept)
 
 
@@ -257,9 +257,13 @@ def _history(world: World) -> History:
     return merge(world.files(), ledgers, logs)
 
 
-def _counts(history: History) -> Counter[str]:
+def counts_of(history: History) -> Counter[str]:
+    """Return what was done and checked, by its name in the report; entries also by type."""
+    types = {v.ledger_id: v.metadata.ledger_type.value for v in history.metadata.ledgers}
     counts: Counter[str] = Counter()
     for event in history:
+        if event.kind == "ok" and event.ledger_id in types and event.call in _BY_TYPE:
+            counts[f"{_BY_TYPE[event.call]}, {types[event.ledger_id]}"] += 1
         if event.call in ("add", "log_append"):
             counts["adds" if event.kind == "invoke" else f"adds {_WORDS[event.kind]}"] += 1
         elif event.kind == "ok" and event.call in _COUNTED:
@@ -275,6 +279,7 @@ def _counts(history: History) -> Counter[str]:
 
 
 _WORDS = {"ok": "acknowledged", "info": "of unknown outcome", "fail": "refused"}
+_BY_TYPE = {"add": "adds acknowledged", "read": "entries read"}
 _COUNTED = {
     "read": "entries read",
     "log_read": "entries read from logs",

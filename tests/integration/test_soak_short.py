@@ -29,5 +29,8 @@ def test_a_short_mixed_run_passes(tmp_path: Path) -> None:
     assert report.counts.deleted_count > 0
     assert report.counts.kill_count > 0
     assert report.counts.read_count > 0
+    by_type = report.counts.by_type.values()
+    assert sum(one.read_count for one in by_type) == report.counts.read_count
+    assert sum(one.ledger_count for one in by_type) == report.counts.ledger_count
     assert report.counts.scrub_count >= 3
     assert len(report.samples) >= 5

@@ -185,7 +185,7 @@ def _compare_all(client: "zbk.Client", shelf: Shelf) -> None:
             )
         except zbk.ZbkError:
             continue  # it is noted
-        shelf.counts.read_count += written.entry_count
+        shelf.was_read(written)
 
 
 def _collect(cluster: LocalCluster, client: "zbk.Client", shelf: Shelf, say: Say) -> None:

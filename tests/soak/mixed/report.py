@@ -60,6 +60,12 @@ def failures_of(report: Report) -> list[str]:
         found.append(f"{report.kept.dead_ledger_count} deleted ledgers are still in the index")
     if not report.counts.read_count:
         found.append("nothing was read")
+    if report.minutes >= JUDGED_MINUTES_MIN:
+        found += [
+            f"nothing was read of {one.ledger_count} ledgers of type {name}"
+            for name, one in report.counts.by_type.items()
+            if one.ledger_count and not one.read_count
+        ]
     if not report.counts.scrub_count:
         found.append("nothing was scrubbed")
     if report.disk_ratio > DISK_RATIO_MAX:
@@ -93,6 +99,10 @@ def markdown(report: Report) -> str:
         ("time, metadata", f"{report.minutes:g} min, {report.metadata}"),
         ("written", f"{written}, in {counts.ledger_count:,} ledgers"),
         ("read and compared", f"{counts.read_count:,} entries"),
+        *(
+            (f"of these {name}", f"{one.read_count:,}, in {one.ledger_count:,} ledgers written")
+            for name, one in counts.by_type.items()
+        ),
         ("ledgers deleted", f"{counts.deleted_count:,}"),
         ("kill -9 of a bookie", f"{counts.kill_count:,}"),
         ("passes of scrubbers", f"{counts.scrub_count:,}"),

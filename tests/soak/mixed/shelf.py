@@ -5,6 +5,7 @@ from threading import Lock
 
 import msgspec
 
+import zbk
 from tests.soak.mixed.payloads import Plan
 
 
@@ -15,6 +16,14 @@ class Written(msgspec.Struct, frozen=True):
     plan: Plan
     entry_count: int
     stored_size: int  # bytes of its entries, once
+
+
+class TypeCounts(msgspec.Struct, frozen=True):
+    """What was done with ledgers of one type."""
+
+    ledger_count: int = 0
+    entry_count: int = 0  # acknowledged
+    read_count: int = 0  # entries read and compared
 
 
 class Counts(msgspec.Struct):
@@ -29,6 +38,9 @@ class Counts(msgspec.Struct):
     refused_count: int = 0  # calls that failed as they may, and were tried again
     kill_count: int = 0
     scrub_count: int = 0  # passes that came to their ends
+    by_type: dict[str, TypeCounts] = msgspec.field(
+        default_factory=lambda: {one.value: TypeCounts() for one in zbk.LedgerType}
+    )
 
 
 class Shelf:
@@ -50,6 +62,7 @@ class Shelf:
             self.counts.ledger_count += 1
             self.counts.entry_count += written.entry_count
             self.counts.written_size += payload_size
+            self._count(written, TypeCounts(1, written.entry_count))
 
     def borrow(self, dice: random.Random) -> Written | None:
         """Return a ledger to read; nobody deletes it until it is given back."""
@@ -63,7 +76,7 @@ class Shelf:
     def give_back(self, written: Written, read_count: int) -> None:
         """End a loan."""
         with self._lock:
-            self.counts.read_count += read_count
+            self._count_read(written, read_count)
             self._in_use[written.ledger_id] -= 1
             if not self._in_use[written.ledger_id]:
                 del self._in_use[written.ledger_id]
@@ -78,6 +91,23 @@ class Shelf:
             self.live_size -= written.stored_size
             self.counts.deleted_count += 1
             return written
+
+    def was_read(self, written: Written) -> None:
+        """Count a whole ledger that was read and compared without a loan."""
+        with self._lock:
+            self._count_read(written, written.entry_count)
+
+    def _count_read(self, written: Written, read_count: int) -> None:
+        self.counts.read_count += read_count
+        self._count(written, TypeCounts(read_count=read_count))
+
+    def _count(self, written: Written, more: TypeCounts) -> None:
+        by_type, name = self.counts.by_type, written.plan.ledger_type.value
+        pairs = zip(
+            msgspec.structs.astuple(by_type[name]), msgspec.structs.astuple(more), strict=True
+        )
+        # a sample keeps the dictionary of its time
+        self.counts.by_type = {**by_type, name: TypeCounts(*(a + b for a, b in pairs))}
 
     def all(self) -> list[Written]:
         """Return all ledgers."""

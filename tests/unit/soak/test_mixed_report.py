@@ -10,7 +10,7 @@ from tests.soak.mixed.payloads import Plan
 from tests.soak.mixed.picture import draw, lives
 from tests.soak.mixed.report import MIB, Report, failures_of, markdown
 from tests.soak.mixed.samples import ProcessSample, Sample, Trend, trend
-from tests.soak.mixed.shelf import Counts
+from tests.soak.mixed.shelf import Counts, TypeCounts
 from zbk.protocol.entry.words import LedgerType
 
 
@@ -44,6 +44,17 @@ def good() -> Report:
 def test_a_good_run_passes_and_preallocated_journals_do_not_count() -> None:
     assert failures_of(good()) == []
     assert "141 / 100 MiB = 1.41" in markdown(good())
+
+
+def test_each_type_of_ledgers_is_counted_and_has_to_be_read_in_a_long_run() -> None:
+    counts = Counts(read_count=10, scrub_count=3)
+    counts.by_type["VD_BYPASS_JOURNAL"] = TypeCounts(4, 2_000, 1_500)
+    counts.by_type["VD_JOURNAL"] = TypeCounts(3, 900, 0)
+    report = msgspec.structs.replace(good(), counts=counts)
+
+    assert "| of these VD_BYPASS_JOURNAL | 1,500, in 4 ledgers written |" in markdown(report)
+    assert failures_of(report) == ["nothing was read of 3 ledgers of type VD_JOURNAL"]
+    assert failures_of(msgspec.structs.replace(report, minutes=2.0)) == []
 
 
 def test_the_growth_of_memory_is_told_by_the_minute() -> None:
