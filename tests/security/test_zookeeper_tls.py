@@ -4,12 +4,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import zbk
-from tests.support.certificates import Authority
+from tests.support.zookeeper_tls import TlsServer, tls_server
 from tests.support.zookeeper_users import identity_of, make_access
 from zbk.cluster.zookeeper import LocalZooKeeper, ServerOptions
 from zbk.config import MetadataAccess
@@ -25,58 +24,14 @@ from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.zookeeper import ZooKeeperStore
 from zbk.metadata.stores.zookeeper_address import parse_address
 from zbk.metadata.stores.zookeeper_server import ask_servers
-from zbk.system.ports import free_ports
 
 SHORT_S = 3.0
 
 
-class TlsServer(NamedTuple):
-    """A server with a TLS port, and the files that clients need."""
-
-    plain_uri: str
-    uri: str
-    by_wrong_name: str
-    ca: str
-    key: str
-    certificate: str
-    other_ca: str
-
-    @property
-    def access(self) -> MetadataAccess:
-        return MetadataAccess(ca=self.ca, certificate=self.certificate, certificate_key=self.key)
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
-    folder = tmp_path_factory.mktemp("tls")
-    authority, other = Authority(folder / "ca"), Authority(folder / "other")
-    key, certificate = authority.sign("server", "IP:127.0.0.1,DNS:zookeeper")
-    client_key, client_certificate = authority.sign("client", "DNS:client")
-    store = folder / "server-both.pem"
-    store.write_bytes(key.read_bytes() + certificate.read_bytes())
-    port = free_ports(1)[0]
-    options = ServerOptions(
-        has_netty=True,
-        configuration=(
-            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-            f"secureClientPort={port}",
-            f"ssl.keyStore.location={store}",
-            "ssl.keyStore.type=PEM",
-            f"ssl.trustStore.location={authority.certificate}",
-            "ssl.trustStore.type=PEM",
-            "ssl.clientAuth=need",
-        ),
-    )
-    with LocalZooKeeper(folder / "zookeeper", options=options) as running:
-        yield TlsServer(
-            plain_uri=running.uri("/tls"),
-            uri=f"zk+tls://127.0.0.1:{port}/tls",
-            by_wrong_name=f"zk+tls://localhost:{port}/tls",
-            ca=str(authority.certificate),
-            key=str(client_key),
-            certificate=str(client_certificate),
-            other_ca=str(other.certificate),
-        )
+    with tls_server(tmp_path_factory.mktemp("tls")) as running:
+        yield running
 
 
 def test_a_store_works_over_tls(server: TlsServer) -> None:

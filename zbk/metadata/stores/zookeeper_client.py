@@ -29,7 +29,15 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 
 class _Demoted(logging.LoggerAdapter[logging.Logger]):
-    """The logger for kazoo, whose lines are at most at INFO."""
+    """The logger for kazoo, whose lines are at most at INFO.
+
+    Its lines at DEBUG show requests and answers whole: the password of the user, and records with
+    the keys of ledgers. They are dropped.
+    """
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - of logging
+        """Return whether lines of a level are written."""
+        return level >= logging.INFO and super().isEnabledFor(level)
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - as in logging
         super().log(min(level, logging.INFO), msg, *args, **kwargs)
