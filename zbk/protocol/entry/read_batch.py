@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from zbk.protocol.entry.digest import DIGEST_CODE, DIGEST_SIZE_BY_CODE, DigestFunction
 from zbk.protocol.entry.entry import ENTRY_VERSION, HEADER_SIZE, Entry
+from zbk.protocol.entry.rounds import scatter
 from zbk.protocol.entry.words import DigestType
 
 # an entry's header in two parts; the table is in zbk.protocol.entry.entry
@@ -154,14 +155,49 @@ class ReadBatch:
         ids, bounds = self.entry_ids[start:stop], self._bounds[start : stop + 1]
         return type(self)(self.ledger_id, ids, self.digest_type, self._body, bounds)
 
-    def runs(self) -> "list[Self]":
-        """Return the batch cut into runs of consecutive ids."""
-        ids = self.entry_ids
-        cuts = [i for i in range(1, len(ids)) if ids[i] != ids[i - 1] + 1]
-        return [self.part(start, stop) for start, stop in pairwise([0, *cuts, len(ids)])]
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """Yield the encoded entries; large ones without a copy."""
+        body, bounds = self._body, self._bounds
+        if self.size >= LARGE_SIZE * len(self.entry_ids):
+            view = memoryview(body)
+            return (view[start:end] for start, end in pairwise(bounds))
+        if isinstance(bounds, range) and len(bounds) > 1:
+            some = memoryview(body)[bounds[0] : bounds[-1]]
+            return chain.from_iterable(struct.Struct(f"{bounds.step}s").iter_unpack(some))
+        return (body[start:end] for start, end in pairwise(bounds))
 
 
-def join(batches: Sequence[ReadBatch]) -> ReadBatch:
+def merge(batches: Sequence[ReadBatch]) -> ReadBatch:
+    """Return one batch made of at least one batch of a ledger, whose ids may be interleaved.
+
+    Those of a striped ledger are: its slots hold ids in rounds.
+    """
+    batches = sorted(batches, key=lambda batch: batch.first_entry_id)
+    if all(a.last_entry_id < b.first_entry_id for a, b in pairwise(batches)):
+        return _join(batches)
+    first, last = batches[0].first_entry_id, max(batch.last_entry_id for batch in batches)
+    entry_ids: Sequence[int] = range(first, last + 1)
+    pieces: list[bytes | memoryview]
+    if sum(map(len, batches)) == len(entry_ids):
+        pieces = [b""] * len(entry_ids)
+        for batch in batches:
+            scatter(pieces, batch.entry_ids, first, list(batch.pieces()))
+    else:
+        by_id = dict(
+            chain.from_iterable(zip(one.entry_ids, one.pieces(), strict=True) for one in batches)
+        )
+        entry_ids = sorted(by_id)
+        pieces = [by_id[entry_id] for entry_id in entry_ids]
+    bounds: Sequence[int] = list(accumulate(map(len, pieces), initial=0))
+    size = bounds[1]
+    if bounds[-1] == size * len(entry_ids) and set(map(len, pieces)) == {size}:
+        bounds = range(0, bounds[-1] + 1, size)  # they are alike
+    return ReadBatch(
+        batches[0].ledger_id, entry_ids, batches[0].digest_type, b"".join(pieces), bounds
+    )
+
+
+def _join(batches: Sequence[ReadBatch]) -> ReadBatch:
     """Return one batch made of at least one batch of a ledger, in ascending order."""
     first = batches[0]
     if len(batches) == 1:

@@ -13,11 +13,13 @@ because ids are below 2^63.
 import sys
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from functools import lru_cache
 from itertools import repeat
 from operator import sub
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+ValueT = TypeVar("ValueT")
 
 _KEPT_COUNT: Final = 8192  # nearly all batches have fewer entries
 _ONES: Final = int.from_bytes((1).to_bytes(8, "little") * _KEPT_COUNT, "little")
@@ -83,7 +85,9 @@ def gather(
     return found
 
 
-def scatter(values: "array[int]", ids: Sequence[int], base: int, news: "array[int]") -> None:
+def scatter(
+    values: MutableSequence[ValueT], ids: Sequence[int], base: int, news: Sequence[ValueT]
+) -> None:
     """Set the values of these ids, where ``values[0]`` is that of id ``base``.
 
     >>> values = array("Q", bytes(32))

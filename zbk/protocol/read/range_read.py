@@ -32,6 +32,7 @@ Source: BookKeeper's ``PendingReadOp``, ``BatchedReadOp`` and
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 
@@ -46,7 +47,8 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.entry.digest import DigestFunction
-from zbk.protocol.entry.read_batch import ReadBatch, decode_entries, join
+from zbk.protocol.entry.read_batch import ReadBatch, decode_entries, merge
+from zbk.protocol.entry.rounds import ids_in_rounds
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.read_race import Race, Segment, is_absence
 
@@ -148,7 +150,7 @@ class RangeRead:
             self._entry_ids = quorum.entry_ids(only_slot, first, last)
         self._is_spread = quorum.is_striped and only_slot is None
         self._position = 0  # ids delivered
-        self._ahead: dict[int, ReadBatch] = {}  # verified, after a hole; by first id
+        self._ahead: list[ReadBatch] = []  # verified, not delivered
         self._requests: dict[int, tuple[int, Race]] = {}
         self._next_read_id = 0
         self._strikes = [0] * quorum.ensemble_size
@@ -206,8 +208,7 @@ class RangeRead:
         )
         if len(batch):
             self._end_race(race)
-            for run in batch.runs() if self._is_spread else [batch]:
-                self._ahead[run.first_entry_id] = run
+            self._ahead.append(batch)
         rest = segment.entry_ids[len(batch) :]
         if not rest:
             return []
@@ -293,12 +294,15 @@ class RangeRead:
         if not self._is_spread:
             return {self._choose(self._order, excluded): ids}
         size = self._quorum.ensemble_size
-        residues = dict.fromkeys(entry_id % size for entry_id in ids)
+        is_row = isinstance(ids, range)
+        firsts = ids[:size] if is_row else ids  # of each residue the first, or all
+        residues = dict.fromkeys(entry_id % size for entry_id in firsts)
         choice = {r: self._choose(self._write_set(r), excluded) for r in residues}
-        return {
-            slot: array("q", (entry_id for entry_id in ids if choice[entry_id % size] == slot))
-            for slot in dict.fromkeys(choice.values())
-        }
+        shares: dict[int | None, Sequence[int]] = {}
+        for slot in dict.fromkeys(choice.values()):
+            share = array("q", (one for one in firsts if choice[one % size] == slot))
+            shares[slot] = ids_in_rounds(share, size, ids[-1] + 1) if is_row else share
+        return shares
 
     def _write_set(self, residue: int) -> list[int]:
         members = self._quorum.write_set(residue)
@@ -329,21 +333,36 @@ class RangeRead:
     # ------------------------------------------------------------------ delivery
 
     def _deliver(self) -> list[Effect]:
-        runs: list[ReadBatch] = []
-        while self._position < len(self._entry_ids):
-            run = self._ahead.pop(self._entry_ids[self._position], None)
-            if run is None:
-                break
-            runs.append(run)
-            self._position += len(run)
+        ready = self._take_ready()
+        self._position += sum(map(len, ready))
         is_last = self._position == len(self._entry_ids)
-        effects: list[Effect] = [Delivered(join(runs), is_last)] if runs else []
+        effects: list[Effect] = [Delivered(merge(ready), is_last)] if ready else []
         if is_last:
             self._is_over = True
         elif self._failure is not None and self._failure[0] == self._entry_ids[self._position]:
             self._is_over = True
             effects.append(ReadFailed(self._failure[1]))
         return effects
+
+    def _take_ready(self) -> list[ReadBatch]:
+        """Remove and return what is verified before the first entry that is missing.
+
+        An entry that is not verified is asked for, or comes after one that cannot be read.
+        """
+        missing_ids = [race.segment.entry_ids[0] for _, race in self._requests.values()]
+        if self._failure is not None:
+            missing_ids.append(self._failure[0])
+        ahead, self._ahead = self._ahead, []
+        if not missing_ids:
+            return ahead
+        end, ready = min(missing_ids), []
+        for batch in ahead:
+            cut = bisect_left(batch.entry_ids, end)
+            if cut:
+                ready.append(batch.part(0, cut))
+            if cut < len(batch):
+                self._ahead.append(batch.part(cut, len(batch)))
+        return ready
 
     def _check(self) -> None:
         if self._is_over:
@@ -354,7 +373,8 @@ class RangeRead:
             assert race.asked >> slot & 1, "a race knows its slots"
             assert not race.segment.tried >> slot & 1, "a failed slot is not asked again"
         next_id = self._entry_ids[self._position]
-        assert all(first > next_id for first in self._ahead), "the next entry is delivered"
+        firsts = (batch.first_entry_id for batch in self._ahead)
+        assert all(first > next_id for first in firsts), "the next entry is delivered"
 
 
 def _index_of(error: ZbkError, entry_ids: Sequence[int]) -> int:

@@ -1,5 +1,7 @@
 """Verified batches: the same laws as single entries, and what a reader does with them."""
 
+from array import array
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -10,7 +12,7 @@ from tests.support.entry_decoding import decode_entry
 from zbk.errors import DigestMismatchError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import Entry, encode_entries
-from zbk.protocol.entry.read_batch import LARGE_SIZE, ReadBatch, decode_entries, join
+from zbk.protocol.entry.read_batch import LARGE_SIZE, ReadBatch, decode_entries, merge
 from zbk.protocol.entry.words import DigestType
 
 LEDGER_ID = 7
@@ -20,14 +22,18 @@ payload_lists = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
 id_lists = st.lists(st.integers(0, 100), min_size=1, max_size=6, unique=True).map(sorted)
 
 
-def encoded(ids: list[int], digest_type: DigestType = DigestType.XXH3) -> bytes:
+def encoded(
+    ids: list[int], digest_type: DigestType = DigestType.XXH3, *, size: int | None = None
+) -> bytes:
     digest = digest_function(digest_type, b"", LEDGER_ID)
     payloads = [b"payload %d" % entry_id for entry_id in ids]
+    if size is not None:
+        payloads = [payload.ljust(size, b".")[:size] for payload in payloads]
     return encode_entries(LEDGER_ID, ids, -1, 0, payloads, digest_type, digest)[0]
 
 
 def decoded(
-    body: bytes, ids: list[int] | range, digest_type: DigestType = DigestType.XXH3
+    body: bytes, ids: Sequence[int], digest_type: DigestType = DigestType.XXH3
 ) -> tuple[ReadBatch, bool]:
     digest = digest_function(digest_type, b"", LEDGER_ID)
     return decode_entries(body, ids, LEDGER_ID, digest_type, digest)
@@ -124,12 +130,13 @@ def test_entries_of_one_size_are_what_they_are_one_by_one(
     assert is_all
     assert list(batch) == payloads == [bytes(view) for view in batch.views()]
     assert list(batch.entries()) == one_by_one(body, ids, digest_type)[0]
-    for part in (batch.part(1, 3), batch.part(2, 2), batch.part(4, 5), *batch.runs()):
+    rows = [batch.part(0, 3), batch.part(3, 5)]
+    for part in (batch.part(1, 3), batch.part(2, 2), batch.part(4, 5), *rows):
         at = part.entry_ids[0] if part else 0
         first = ids.index(at) if part else 0
         assert list(part) == payloads[first : first + len(part)]
         assert list(part.entries()) == list(batch.entries())[first : first + len(part)]
-    assert list(join(batch.runs()).entries()) == list(batch.entries())
+    assert list(merge(rows).entries()) == list(batch.entries())
 
 
 @by_digest
@@ -172,19 +179,33 @@ def test_entries_say_what_their_headers_say() -> None:
     assert entries == [Entry(7, 3, -1, 9, b"payload 3"), Entry(7, 4, -1, 18, b"payload 4")]
 
 
-@given(ids=id_lists)
-def test_runs_joined_again_are_the_same_batch(ids: list[int]) -> None:
-    batch, _ = decoded(encoded(ids), ids)
+@given(
+    first=st.integers(0, 9),
+    ids=id_lists | st.integers(1, 40).map(range),
+    group_of=st.lists(st.integers(0, 3), min_size=1, max_size=9),
+    size=st.sampled_from([None, 0, 5, LARGE_SIZE + 1]),
+)
+def test_batches_whose_ids_are_interleaved_become_one(
+    first: int, ids: Sequence[int], group_of: list[int], size: int | None
+) -> None:
+    """Slots of a striped ledger: ``group_of`` repeats, as the write sets do."""
+    ids = [first + entry_id for entry_id in ids]
+    groups: dict[int, list[int]] = {}
+    for entry_id in ids:
+        groups.setdefault(group_of[entry_id % len(group_of)], []).append(entry_id)
+    parts = [decoded(encoded(group, size=size), array("q", group))[0] for group in groups.values()]
 
-    runs = batch.runs()
-    joined = join(runs)
+    whole = merge(parts)
 
-    for run in runs:
-        assert list(run.entry_ids) == list(range(run.first_entry_id, run.last_entry_id + 1))
-    assert all(one.last_entry_id + 1 < two.first_entry_id for one, two in pairwise(runs))
-    assert list(joined.entries()) == list(batch.entries())
-    assert joined.encoded == batch.encoded
-    assert list(joined.sizes) == list(batch.sizes)
+    expected, is_all = decoded(encoded(ids, size=size), ids)
+    assert is_all
+    assert list(whole.entry_ids) == ids
+    assert [(e.entry_id, e.payload) for e in whole.entries()] == [
+        (e.entry_id, e.payload) for e in expected.entries()
+    ]
+    assert list(whole) == list(expected)
+    assert list(whole.sizes) == list(expected.sizes)
+    assert whole.size == len(whole.encoded) == expected.size
 
 
 def test_a_part_shares_the_bytes() -> None:
