@@ -8,6 +8,7 @@ from zbk.durability.synced_lac import SyncedLac
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.catch_up import CatchUp
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.write.moved_batches import MovedBatches
 from zbk.protocol.write.write_path import WritePath
 
 SMALL = Quorum(3, 2, 2)
@@ -35,11 +36,33 @@ def test_bookies_that_sync_by_themselves_break_no_promise() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("quorum", "entry_count"), [*LARGE, (SMALL, 2)])
-def test_a_larger_ledger_breaks_no_promise(quorum: Quorum, entry_count: int) -> None:
-    found = StripedSearch(Scope(quorum, entry_count)).run()
+@pytest.mark.parametrize("scope", [*LARGE, Scope(SMALL, 2)])
+def test_a_larger_ledger_breaks_no_promise(scope: Scope) -> None:
+    found = StripedSearch(scope).run()
 
     assert found.violation == "", "\n".join(found.story)
+
+
+@pytest.mark.soak
+def test_bookies_that_stay_as_an_ack_quorum_break_no_promise() -> None:
+    """The new bookie joins without what they have, or receives it, after a wait that may end."""
+    scope = Scope(Quorum(4, 3, 2), 1, frozenset({0}), syncs_by_itself=False)
+
+    found = StripedSearch(scope).run()
+
+    assert found.violation == "", "\n".join(found.story)
+    assert found.changed_count > 100
+    assert found.highest_lac == 0
+
+
+def test_what_a_failed_bookie_helped_to_acknowledge_is_seen_to_stay_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MovedBatches, "needed", volatile.counts_what_the_failed_have)
+
+    found = StripedSearch(crash_of(0)).run()
+
+    assert "is acknowledged" in found.violation
 
 
 def test_a_lac_from_the_wrong_write_sets_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
