@@ -6,6 +6,7 @@ import click
 
 import zbk
 from zbk.cli.command import ZbkCommand
+from zbk.cli.generate.closed import Closing, close_compose
 from zbk.cli.generate.containers import (
     AUTORECOVERY_COMMAND,
     CONSOLE_PORT,
@@ -23,6 +24,7 @@ from zbk.cli.generate.containers import (
 )
 from zbk.cli.generate.yaml_text import yaml_text
 from zbk.cli.options import integer_option
+from zbk.errors import InvalidOptionError
 
 ZOOKEEPER_IMAGE: Final = "zookeeper:3.9"
 METADATA: Final = "zk://zookeeper:2181/zbk"
@@ -34,21 +36,40 @@ TOKEN_VOLUME: Final = f"token:{TOKEN_DIR}"
     cls=ZbkCommand,
     examples=[
         ("zbk generate compose > compose.yaml", "then: docker compose up -d"),
+        ("zbk generate compose --keys ./keys --metadata-user zbk > compose.yaml", "closed"),
         ("docker compose exec autorecovery zbk status", "zbk in the network of the containers"),
     ],
 )
 @integer_option("--bookies", "bookie_count", default=3, high=99, help_text="Number of bookies.")
 @click.option("--image", default=DEFAULT_IMAGE, show_default=True, help="Image that has zbk.")
-def compose(bookie_count: int, image: str) -> None:
+@click.option(
+    "--keys",
+    "keys_dir",
+    metavar="DIR",
+    default="",
+    help="Folder of the host with bookie.key, autorecovery.key and console.key, which user 10001 "
+    "owns; with --metadata-user also zookeeper.password.  [default: no keys]",
+)
+@click.option("--metadata-user", metavar="NAME", default="", help="User of ZooKeeper.")
+def compose(bookie_count: int, image: str, keys_dir: str, metadata_user: str) -> None:
     """Print a compose file: ZooKeeper, bookies, autorecovery, console.
 
     The console is at http://127.0.0.1:8710 of the host. Bookies are advertised under the names of
     their services, so clients run in the network of the containers. Data are in named volumes and
     outlive the containers. The first start makes the token of the admin APIs, in a volume of its
     own.
+
+    Without --keys the bookies trust the network of the containers. With it they accept encrypted
+    connections of principals only.
     """
+    document = compose_file(bookie_count, image)
+    if keys_dir:
+        closing = Closing(source=keys_dir, metadata=METADATA, metadata_user=metadata_user)
+        document = close_compose(document, closing)
+    elif metadata_user:
+        raise InvalidOptionError("metadata-user", metadata_user, "needs --keys")
     click.echo(f"# Written by `zbk generate compose` of zbk {zbk.__version__}.")
-    click.echo(yaml_text([compose_file(bookie_count, image)]), nl=False)
+    click.echo(yaml_text([document]), nl=False)
 
 
 def compose_file(bookie_count: int, image: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import click
 
 import zbk
 from zbk.cli.command import ZbkCommand
+from zbk.cli.generate.closed import Closing, close_manifest
 from zbk.cli.generate.containers import (
     AUTORECOVERY_COMMAND,
     BOOKIE_PORT,
@@ -30,6 +31,7 @@ from zbk.cli.generate.containers import (
 from zbk.cli.generate.token import new_token
 from zbk.cli.generate.yaml_text import yaml_text
 from zbk.cli.options import integer_option
+from zbk.errors import InvalidOptionError
 
 NAME: Final = "zbk-bookie"
 AUTORECOVERY_NAME: Final = "zbk-autorecovery"
@@ -48,6 +50,7 @@ START_S: Final = 3_600
         ("zbk generate k8s --metadata zk://zookeeper:2181/zbk > zbk.yaml", "kubectl apply -f ..."),
         ("zbk generate k8s --bookies 5 --storage 1Ti --journal-storage 20Gi", "larger"),
         ("zbk generate k8s --bookies 5 --token-secret zbk-token", "again, with the token it has"),
+        ("zbk generate k8s --key-secret zbk-keys --metadata-user zbk", "a closed cluster"),
     ],
 )
 @click.option(
@@ -72,6 +75,14 @@ START_S: Final = 3_600
     help="Secret that exists and has the token of the admin APIs in its key `token`. "
     "[default: the manifests have a Secret with a new token]",
 )
+@click.option(
+    "--key-secret",
+    metavar="NAME",
+    default="",
+    help="Secret that exists and has bookie.key, autorecovery.key and console.key; with "
+    "--metadata-user also zookeeper.password, and with zk+tls:// ca.pem.  [default: no keys]",
+)
+@click.option("--metadata-user", metavar="NAME", default="", help="User of ZooKeeper.")
 def k8s(
     *,
     metadata: str,
@@ -80,6 +91,8 @@ def k8s(
     storage: str,
     journal_storage: str,
     token_secret: str,
+    key_secret: str,
+    metadata_user: str,
 ) -> None:
     """Print Kubernetes manifests: bookies, autorecovery, console.
 
@@ -92,12 +105,21 @@ def k8s(
 
     A Secret has the token of the admin APIs. Each run makes another token, so keep the file, or
     give --token-secret when you print the manifests again: pods read the token when they start.
+
+    Without --key-secret the bookies trust the network of the pods. With it they accept encrypted
+    connections of principals only.
     """
+    if metadata_user and not key_secret:
+        raise InvalidOptionError("metadata-user", metadata_user, "needs --key-secret")
     click.echo(f"# Written by `zbk generate k8s` of zbk {zbk.__version__}.")
     sizes = {"journal": journal_storage, "ledgers": storage}
     secret = token_secret or TOKEN_NAME
     documents = [] if token_secret else [token_manifest(new_token())]
-    documents += manifests(metadata, bookie_count, image, sizes, secret)
+    made = manifests(metadata, bookie_count, image, sizes, secret)
+    if key_secret:
+        closing = Closing(source=key_secret, metadata=metadata, metadata_user=metadata_user)
+        made = [close_manifest(one, closing) for one in made]
+    documents += made
     click.echo(yaml_text(documents), nl=False)
 
 
