@@ -81,4 +81,6 @@ class Quorum(msgspec.Struct, frozen=True):
         stop = last + 1
         ids = range(first, min(first + self.ensemble_size, stop))
         firsts = [entry_id for entry_id in ids if self.holds(slot, entry_id)]
-        return ids_in_rounds(firsts, self.ensemble_size, stop) if firsts else array("q")
+        if stop == ids.stop:  # that was all
+            return array("q", firsts)
+        return ids_in_rounds(firsts, self.ensemble_size, stop)
