@@ -1,11 +1,22 @@
 """One life of a connection, as its errors describe it: where it leads, and how it ended. Pure."""
 
+from enum import Enum
+
 import msgspec
 import zmq
 
 from zbk.errors import BookieUnavailableError, KeyRefusedError, SecurityMismatchError
 from zbk.security.credentials import Credentials, Door
 from zbk.transport.key_guard import refusal_of
+
+
+class State(Enum):
+    """The stages in the life of a connection."""
+
+    IDLE = "not connected"
+    CONNECTING = "connecting"
+    GREETING = "waiting for the answer to HELLO"
+    READY = "ready"
 
 
 class Attempt(msgspec.Struct, frozen=True):

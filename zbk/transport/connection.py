@@ -16,7 +16,6 @@ ends, and all requests that wait fail with it.
 Everything here runs in the thread of the pool that owns it (``zbk.transport.dealer``).
 """
 
-from enum import Enum
 from typing import Final
 
 import zmq
@@ -36,7 +35,7 @@ from zbk.errors import (
 from zbk.security.credentials import Door, choose
 from zbk.system.clock import monotonic_ms
 from zbk.system.descriptors import has_descriptors
-from zbk.transport.attempt import Attempt
+from zbk.transport.attempt import Attempt, State
 from zbk.transport.bundles import groups, parts_of, request_frames
 from zbk.transport.dealer_socket import DealerSocket
 from zbk.transport.events import BookieDown, BookieUp, News, Outgoing, Reply, Sink
@@ -59,15 +58,6 @@ GREETING_COUNT_MAX: Final = 3
 
 DESCRIPTOR_COUNT: Final = 12
 """Descriptors that must be free for a connection: its own, and some for the rest of the program."""
-
-
-class State(Enum):
-    """The stages in the life of a connection."""
-
-    IDLE = "not connected"
-    CONNECTING = "connecting"
-    GREETING = "waiting for the answer to HELLO"
-    READY = "ready"
 
 
 class Connection:

@@ -38,7 +38,8 @@ from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.descriptors import has_descriptors
 from zbk.system.event_log import EventLog
 from zbk.system.wakeup import Wakeup
-from zbk.transport.connection import Connection, State
+from zbk.transport.attempt import State
+from zbk.transport.connection import Connection
 from zbk.transport.curve import check_curve
 from zbk.transport.dealer_socket import LINGER_MS
 from zbk.transport.events import DealerOptions, News, Outgoing, Reply, Sink

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from zbk.client.write.append_future import AppendFuture
+from zbk.client.write.asks import AskDurable
 from zbk.client.write.mailbox import AppendMailbox
-from zbk.client.write.writer_body import AskDurable
 
 IdsT = TypeVar("IdsT")
 

@@ -9,9 +9,9 @@ import msgspec
 
 from zbk.client import arguments
 from zbk.client.write.append_future import AppendFuture, SharedCondition
+from zbk.client.write.asks import Ask, AskClose, AskDurable, AskSync
 from zbk.client.write.durable_append import durably
 from zbk.client.write.mailbox import AppendMailbox
-from zbk.client.write.writer_body import Ask, AskClose, AskDurable, AskSync
 from zbk.client.write.writer_metadata import WriterMetadata
 from zbk.errors import (
     CannotAdvanceError,

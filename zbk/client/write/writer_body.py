@@ -7,13 +7,13 @@ resolve the futures of the application, in the thread that runs the writer's act
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
 from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.write.append_future import AppendFuture, SharedCondition, resolve_all
+from zbk.client.write.asks import Ask, AskClose, AskDurable, AskSync
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.traced_appends import TracedAppends
 from zbk.client.write.writer_metadata import (
@@ -49,28 +49,6 @@ REFUSED_RETRY_MS: Final = 1_000
 """Milliseconds after which a bookie that refused an add, and has no replacement, is retried."""
 
 
-class AskSync(msgspec.Struct, frozen=True):
-    """The application calls ``sync()``."""
-
-    future: "Future[int]"
-
-
-class AskDurable(msgspec.Struct, frozen=True):
-    """The application waits until entries up to ``entry_id`` are durable."""
-
-    future: "Future[Any]"
-    entry_id: int
-
-
-class AskClose(msgspec.Struct, frozen=True):
-    """The application calls ``close()``. With the same future again it changes its terms."""
-
-    future: "Future[int]"
-    wait_ms: int  # until all that is acknowledged is durable
-    accepts_loss: bool
-
-
-Ask: TypeAlias = AskSync | AskDurable | AskClose
 WriterMessage: TypeAlias = Ask | MetadataNews
 
 
