@@ -20,6 +20,7 @@ from zbk.wire.messages import Bundle, Request
 ROUND_COUNT: Final = 5_000
 GROWTH_MAX: Final = 64 << 20
 """Bytes by which the process may grow."""
+PROGRESS_S: Final = 30
 
 
 def decoded(header: bytes, frames: list[bytes]) -> Request | Bundle | WireError:
@@ -67,8 +68,12 @@ def attack_decoder(seconds: int, seed: int) -> None:
     """Decode for so many seconds of CPU time, and print what came of it."""
     run = DecoderRun(seed)
     end_s = time.process_time() + seconds
+    shown_s = time.monotonic()
     while time.process_time() < end_s:
         run.round()
+        if time.monotonic() >= shown_s + PROGRESS_S:
+            shown_s = time.monotonic()
+            sys.stderr.write(f"{run.count:,} messages\n")
     used_s = time.process_time() - end_s + seconds
     lines = [f"{name:<24} {count:>12,}" for name, count in run.outcomes.most_common()]
     lines += [

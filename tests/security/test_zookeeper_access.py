@@ -138,6 +138,7 @@ def test_each_role_has_what_it_needs_and_no_more(world: World) -> None:
     initialise(operator)
     secure_tree(operator, world.members)
     operator.create("/principals", b"who")
+    operator.create("/namespaces", b"grants")
     client, bookie, auditor = (world.open(name) for name in ("client", "bookie", "auditor"))
 
     initialise(client)
@@ -152,6 +153,18 @@ def test_each_role_has_what_it_needs_and_no_more(world: World) -> None:
     assert bookie.get("/principals").value == client.get("/principals").value == b"who"
     client.set("/grants", b"changes", 0)
     assert bookie.get("/grants").value == b"changes"
+    for denied in (  # what deletes a ledger, changes its grants, or those of a namespace
+        lambda: auditor.delete("/ledgers/00/0000/L0001"),
+        lambda: auditor.set("/ledgers/00/0000/L0001", b"my grants", 1),
+        lambda: auditor.set("/grants", b"changes", 1),
+        lambda: bookie.delete("/ledgers/00/0000/L0001"),
+        lambda: bookie.set("/grants", b"changes", 1),
+        lambda: client.set("/namespaces", b"my grants", 0),
+        lambda: client.delete("/namespaces"),
+        lambda: bookie.set("/namespaces", b"my grants", 0),
+    ):
+        with pytest.raises(MetadataAccessError):
+            denied()
     client.delete("/ledgers/00/0000/L0001")
 
     for refused in (
