@@ -151,6 +151,12 @@ def left_out_count(found: LedgerMetadata, copies: Sequence[LedgerCopy]) -> int |
 
     Their entries were sent. On a VD ledger acknowledged ones may be among them: a loss of power
     took an entry before them. ``None``: a bookie did not answer, and no other one has any.
+
+    Decision: bookies are not told the last acknowledged entry, so the number of acknowledged ones
+    is not known. An add or a sync could carry that id, but only as of its sending: of the entries
+    of the last window, which are those that a loss of power takes, it says nothing. And a bookie
+    would have to keep it in each entry's header, which its digest covers, because the same loss of
+    power takes what is only in memory. So it would cost a format, and give a lower bound.
     """
     assert found.last_entry_id is not None, "it is closed"
     known = [one.last_entry_id for one in copies if one.last_entry_id is not None]
