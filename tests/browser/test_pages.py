@@ -226,7 +226,8 @@ def test_the_keyboard_leads_through_lists_and_pages(
 def test_an_action_shows_its_consequence_and_command_and_runs(
     site: Site, browser: "webdriver.Chrome"
 ) -> None:
-    with site.client.create_ledger() as ledger:
+    # a client of its own: the actors of the other one, started in a test, ended with that test
+    with zbk.connect(site.cluster.metadata_uri) as client, client.create_ledger() as ledger:
         ledger.append(b"away")
     browser.get(f"{site.url}/ledgers/{ledger.ledger_id}")
     browser.find_element(By.PARTIAL_LINK_TEXT, "Delete").click()
