@@ -65,6 +65,7 @@ LARGE: Final = (
     Scope(Quorum(3, 2, 1), 2),
     Scope(Quorum(3, 2, 1), 3, frozenset({1}), syncs_by_itself=False),
     Scope(Quorum(4, 3, 2), 2, frozenset({0}), syncs_by_itself=False),
+    Scope(Quorum(4, 3, 2), 2, frozenset({1}), syncs_by_itself=False),
 )
 """In 4/3/2 the bookies that stay are an ack quorum, in the others they are not, or one alone is."""
 
