@@ -33,6 +33,7 @@ from zbk.protocol.ledger.changes import begin_recovery, change_ensemble, close_b
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.recovery import events as rec
 from zbk.protocol.write import events as wri
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.writer import WriterCore
 
 PAYLOADS: Final = (b"entry 0", b"entry 1")
@@ -282,7 +283,7 @@ class Cluster:
             ensemble=("a", "b", "c"),
             digest_type=DigestType.XXH3,
             digest=DIGEST,
-            limits=wri.WriterLimits(batch_count_max=1, explicit_lac_ms=0),
+            limits=WriterLimits(batch_count_max=1, explicit_lac_ms=0),
         )
         for slot in range(3):
             core.handle(wri.SlotUp(slot, 1), 0)

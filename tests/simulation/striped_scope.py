@@ -18,10 +18,11 @@ from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.ledger.stripe import Stripe
 from zbk.protocol.write import events as ev
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.writer import WriterCore
 
 VD: Final = LedgerType.VD_JOURNAL
-LIMITS: Final = ev.WriterLimits(batch_count_max=1, explicit_lac_ms=0)
+LIMITS: Final = WriterLimits(batch_count_max=1, explicit_lac_ms=0)
 BOOKIES: Final = ("a", "b", "c", "d", "e", "f")
 
 

@@ -27,7 +27,7 @@ from zbk.protocol.recovery.events import RecoveryLimits
 from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.repair_effects import RepairAim, RepairLimits
-from zbk.protocol.write.events import WriterLimits
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.writer import WriterCore
 
 DIGEST_TYPES: Final = (*(DigestType.XXH3,) * 7, *(DigestType.MAC,) * 2, DigestType.NONE)

@@ -64,8 +64,8 @@ from zbk.protocol.write.events import (
     SyncFailedFor,
     SyncRequested,
     Tick,
-    WriterLimits,
 )
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.writer import WriterCore
 
 LEDGER_ID = 7

@@ -36,7 +36,7 @@ from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.entry.digest import digest_function, ledger_key
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.core_parts import VolatileTerms
-from zbk.protocol.write.events import WriterLimits
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.sync_policy import SyncEvery
 from zbk.protocol.write.unsynced_total import UnsyncedTotal
 from zbk.protocol.write.writer import WriterCore

@@ -37,7 +37,8 @@ from zbk.errors import (
     UnauthorizedError,
     ZbkError,
 )
-from zbk.protocol.write.events import CloseRequested, Ticket, WriterLimits
+from zbk.protocol.write.events import CloseRequested, Ticket
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
 

@@ -9,10 +9,10 @@ from zbk.protocol.write.batch_encoder import BatchEncoder
 from zbk.protocol.write.bookie_answers import BookieAnswers
 from zbk.protocol.write.durable_waits import DurableWaits
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
-from zbk.protocol.write.events import WriterLimits
 from zbk.protocol.write.explicit_lac import ExplicitLac
 from zbk.protocol.write.idle import Idle
 from zbk.protocol.write.lac_policy import WriterLevel
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.sync_answers import SyncAnswers
 from zbk.protocol.write.sync_policy import SyncEvery, SyncPolicy

@@ -28,8 +28,9 @@ from collections.abc import Collection, Mapping
 
 from zbk.errors import MetadataUnavailableError, NotEnoughBookiesError, ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.protocol.write.events import ChangeEnsemble, WriterLimits
+from zbk.protocol.write.events import ChangeEnsemble
 from zbk.protocol.write.grace import Grace
+from zbk.protocol.write.limits import WriterLimits
 
 
 class EnsembleChanges:

@@ -57,9 +57,9 @@ from zbk.protocol.write.events import (
     EnsembleChanged,
     EnsembleChangeFailed,
     EnsembleChangeTurn,
-    WriterLimits,
 )
 from zbk.protocol.write.grace import Grace
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.write_path import WritePath
 

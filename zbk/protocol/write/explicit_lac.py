@@ -20,7 +20,8 @@ from typing import Final
 
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.quorum import Quorum
-from zbk.protocol.write.events import Effect, SendLac, SyncDone, WriterLimits
+from zbk.protocol.write.events import Effect, SendLac, SyncDone
+from zbk.protocol.write.limits import WriterLimits
 
 RETRY_MS: Final = 1_000
 """Pause before a slot that was down, or failed to take the LAC, is told again."""

@@ -12,8 +12,8 @@ from typing import Final
 
 from zbk.errors import CannotAdvanceError
 from zbk.protocol.entry.words import NO_ENTRY
-from zbk.protocol.write.events import WriterLimits
 from zbk.protocol.write.grace import Grace
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.sync_policy import SyncPolicy
 from zbk.protocol.write.sync_rounds import SyncRounds

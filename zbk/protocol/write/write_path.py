@@ -24,8 +24,9 @@ from zbk.protocol.write.ack_tracker import AckTracker
 from zbk.protocol.write.append_queue import AppendQueue
 from zbk.protocol.write.batch_encoder import BatchEncoder
 from zbk.protocol.write.batch_ends import BatchEnds
-from zbk.protocol.write.events import Acked, AckedTicket, Effect, SendAdd, Ticket, WriterLimits
+from zbk.protocol.write.events import Acked, AckedTicket, Effect, SendAdd, Ticket
 from zbk.protocol.write.lac_policy import LacPolicy
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.missing_entries import MissingEntries
 from zbk.protocol.write.moved_batches import MovedBatches
 from zbk.protocol.write.slots import WriterSlots

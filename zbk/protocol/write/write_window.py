@@ -28,7 +28,8 @@ import msgspec
 
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.write.batch_encoder import Encoded
-from zbk.protocol.write.events import AckedTicket, WriterLimits
+from zbk.protocol.write.events import AckedTicket
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.unsynced_total import UnsyncedPart
 
 Missed: TypeAlias = tuple[int, range]

@@ -44,6 +44,7 @@ from zbk.protocol.write.closing import ClosePhase, Closing, in_doubt, not_durabl
 from zbk.protocol.write.core_parts import VolatileTerms, parts_of_writer
 from zbk.protocol.write.idle import earliest
 from zbk.protocol.write.lac_policy import WriterLevel, cursor_stripes
+from zbk.protocol.write.limits import WriterLimits
 
 
 class WriterCore:
@@ -71,7 +72,7 @@ class WriterCore:
         ensemble: Sequence[str],
         digest_type: DigestType,
         digest: DigestFunction,
-        limits: ev.WriterLimits | None = None,
+        limits: WriterLimits | None = None,
         volatile: VolatileTerms | None = None,
     ) -> None:
         """Make a writer of an empty ledger."""
@@ -79,7 +80,7 @@ class WriterCore:
         self._ledger_id = ledger_id
         self._level = level
         self.stripes = cursor_stripes(quorum, level)
-        self._limits = limits or ev.WriterLimits()
+        self._limits = limits or WriterLimits()
         encoder = BatchEncoder(ledger_id, quorum, digest_type, digest)
         volatile = volatile or VolatileTerms()
         parts = parts_of_writer(quorum, level, ensemble, encoder, self._limits, volatile)

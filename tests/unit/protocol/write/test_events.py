@@ -18,7 +18,8 @@ from zbk.protocol.entry.entry_batch import MESSAGE_SIZE_MIN
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.batch_encoder import BatchEncoder
-from zbk.protocol.write.events import SlotSuspect, WriterLimits
+from zbk.protocol.write.events import SlotSuspect
+from zbk.protocol.write.limits import WriterLimits
 
 
 @pytest.mark.parametrize(

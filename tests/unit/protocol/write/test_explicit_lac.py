@@ -4,8 +4,9 @@ import pytest
 
 from zbk.protocol.ledger.coverage import Coverage
 from zbk.protocol.ledger.quorum import Quorum
-from zbk.protocol.write.events import SendLac, SyncDone, WriterLimits
+from zbk.protocol.write.events import SendLac, SyncDone
 from zbk.protocol.write.explicit_lac import ExplicitLac
+from zbk.protocol.write.limits import WriterLimits
 
 DONE = SyncDone("sync", 5)
 

@@ -8,7 +8,7 @@ from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.batch_encoder import BatchEncoder
-from zbk.protocol.write.events import WriterLimits
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.moved_batches import MovedBatches
 from zbk.protocol.write.unsynced_total import UnsyncedTotal
 from zbk.protocol.write.write_window import WriteBatch, WriteWindow

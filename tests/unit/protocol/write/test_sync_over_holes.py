@@ -28,8 +28,8 @@ from zbk.protocol.write.events import (
     SyncFailedFor,
     SyncRequested,
     Tick,
-    WriterLimits,
 )
+from zbk.protocol.write.limits import WriterLimits
 from zbk.protocol.write.writer import WriterCore
 
 KEY = bytes(16)
