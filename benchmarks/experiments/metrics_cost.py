@@ -21,6 +21,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -49,10 +50,11 @@ class CostLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundCost(msgspec.Struct, frozen=True):
-    """The processor time of client and bookies together."""
+    """The processor time of client and bookies together, and the time that a caller waits."""
 
     many_us: float  # for each entry of ``append_many``
     lone_us: float  # for each lone append
+    wait_us: float  # the median for which a lone append waits
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -78,7 +80,7 @@ class CostResult(msgspec.Struct, frozen=True):
     """Each by the fields of ``RoundCost``."""
 
     differences: dict[str, Difference]
-    counted_us: dict[str, float]  # the time of the calls that were counted
+    counted_us: dict[str, float]  # the time of the calls that were counted, not of ``wait_us``
 
 
 def run_metrics_cost(folder: Path, load: CostLoad) -> CostResult:
@@ -166,12 +168,16 @@ def _round(ledger: LedgerWriter, load: CostLoad, pids: Sequence[int]) -> RoundCo
     for future in futures:
         future.result()
     between_ns = _cpu_ns(pids)
+    times_ns = [time.monotonic_ns()]
     for _ in range(load.lone_count):
         ledger.append(payload)
+        times_ns.append(time.monotonic_ns())
     ended_ns = _cpu_ns(pids)
+    waits_ns = [end - begin for begin, end in pairwise(times_ns)]
     return RoundCost(
         (between_ns - begun_ns) / 1_000 / max(1, load.entry_count),
         (ended_ns - between_ns) / 1_000 / max(1, load.lone_count),
+        statistics.median(waits_ns) / 1_000 if waits_ns else 0.0,
     )
 
 
@@ -217,12 +223,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with TemporaryDirectory(prefix="zbk-metrics-") as folder:
         found = run_metrics_cost(Path(folder), load)
     for field, one in found.differences.items():
-        counted_us = found.counted_us[field]
+        counted = ""
+        if field in found.counted_us:
+            counted_us = found.counted_us[field]
+            counted = f"  counted {counted_us:.4f} us ({100 * counted_us / one.off_us:.2f} %)"
         sys.stdout.write(
             f"{field:8} on {one.on_us:10.3f}  off {one.off_us:10.3f}  "
             f"added {one.added_us:+8.3f} +- {one.error_us:.3f} us  "
-            f"({one.added_percent:+.2f} +- {one.error_percent:.2f} %)  "
-            f"counted {counted_us:.4f} us ({100 * counted_us / one.off_us:.2f} %)\n"
+            f"({one.added_percent:+.2f} +- {one.error_percent:.2f} %){counted}\n"
         )
 
 
