@@ -25,6 +25,7 @@ from zbk.config import NO_SECURITY, AutorecoveryConfig, ClientConfig, SecurityCo
 from zbk.errors import InvalidOptionError, ZbkError
 from zbk.metadata.stores.session_metrics import SessionMetrics
 from zbk.metadata.stores.store import SessionState
+from zbk.metadata.stores.zookeeper_server import warn_of_outdated
 from zbk.metrics.checks import Check
 from zbk.metrics.endpoint import Endpoint
 from zbk.metrics.samples import Samples
@@ -234,6 +235,7 @@ def run_autorecovery(
             on_started(process)
             endpoint.attach("autorecovery", process.read_metrics, process.checks)
             on_ready(name, http)
+            warn_of_outdated(config.metadata)
             process.wait_ending()
             process.wait()
             LOG.info(

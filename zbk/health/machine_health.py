@@ -10,6 +10,7 @@ import msgspec
 
 from zbk.config.units import FreeLimit
 from zbk.health.finding import Finding, counted, named
+from zbk.health.zookeeper_health import of_outdated
 from zbk.metadata.stores.zookeeper_server import ServerAnswer
 from zbk.system.exposure import Exposure
 from zbk.system.ports import PortUse
@@ -300,6 +301,7 @@ def _of_metadata(facts: MachineFacts) -> Iterator[Finding]:
                 is_problem="srvr" not in server.error,
                 subjects=(server.address,),
             )
+    yield from of_outdated(facts.servers)
 
 
 def _of_links(facts: MachineFacts) -> Iterator[Finding]:

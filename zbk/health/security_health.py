@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 
 from zbk.health.finding import Finding, counted, named
+from zbk.health.zookeeper_health import of_outdated
+from zbk.metadata.stores.zookeeper_server import ServerAnswer
 from zbk.security.principals import Principal
 from zbk.system.exposure import Exposure
 
@@ -65,6 +67,7 @@ class SecurityFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_zookeeper: bool = False
     is_encrypted: bool = False  # the connection to ZooKeeper, or it does not leave the machine
     has_user: bool = False  # of ZooKeeper
+    servers: tuple[ServerAnswer, ...] = ()  # of ZooKeeper
     nodes: tuple[NodeCount, ...] = ()
     bookies: tuple[BookieDoor, ...] = ()
     endpoints: tuple[EndpointDoor, ...] = ()
@@ -112,6 +115,7 @@ def _of_store(facts: SecurityFacts) -> Iterator[Finding]:
             command="`zbk cluster secure`",
             subjects=tuple(one.kind for one in differing),
         )
+    yield from of_outdated(facts.servers)
     if not facts.is_encrypted:
         yield Finding(
             kind="zookeeper-plain",

@@ -27,6 +27,7 @@ from zbk.metadata.stores.sqlite_file import SQLITE_PREFIX, database_path
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.stores.tree_access import Tree, check_tree
 from zbk.metadata.stores.zookeeper_address import is_zookeeper, parse_address
+from zbk.metadata.stores.zookeeper_server import LOOK_TIMEOUT_S, ask_servers
 from zbk.system.deadline import within
 from zbk.system.exposure import Exposure, exposures_of
 
@@ -67,11 +68,13 @@ def _of_store(
     uri = store.address
     nodes, has_user = _nodes(store) if is_zookeeper(uri) else ((), False)
     bookies = _bookies(store)
+    servers = ask_servers(parse_address(uri), LOOK_TIMEOUT_S) if is_zookeeper(uri) else ()
     return SecurityFacts(
         metadata=uri,
         is_zookeeper=is_zookeeper(uri),
         is_encrypted=is_zookeeper(uri) and _is_encrypted(uri),
         has_user=has_user,
+        servers=tuple(servers),
         nodes=nodes,
         bookies=bookies,
         endpoints=survey_endpoints(instance, urls, [one.address for one in bookies]),

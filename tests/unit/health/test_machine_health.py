@@ -105,6 +105,11 @@ PROBLEMS = [
         machine(servers=(ServerAnswer(address="h:2181", error="Connection refused"),)),
         "start the server",
     ),
+    (
+        "zookeeper-outdated",
+        machine(servers=(ServerAnswer(address="h:2181", version="3.9.4"),)),
+        "3.8.6 or 3.9.5",
+    ),
     ("bookies-unreachable", with_link(error="timed out", wire_version=0), "firewall"),
 ]
 

@@ -14,6 +14,7 @@ from zbk.health.security_health import (
     SecurityFacts,
     findings,
 )
+from zbk.metadata.stores.zookeeper_server import ServerAnswer
 from zbk.security.principals import Principal
 from zbk.system.exposure import Exposure
 
@@ -77,6 +78,11 @@ OPEN = [
     ("zookeeper-open", facts(nodes=nodes(7, 7), has_user=False), "metadata_user"),
     ("zookeeper-rights", facts(nodes=nodes(0, 2)), "zbk cluster secure"),
     ("zookeeper-plain", facts(is_encrypted=False), "zk+tls://"),
+    (
+        "zookeeper-outdated",
+        facts(servers=(ServerAnswer(address="zk1:2181", version="3.8.0"),)),
+        "upgrade ZooKeeper",
+    ),
     ("bookie-open", facts(bookies=(bookie(security="insecure", public_key=""),)), "--key"),
     ("bookie-open", facts(bookies=(bookie(security="off", public_key=""),)), "--key"),
     (

@@ -15,6 +15,7 @@ from zbk.audit.trail import AuditCounts
 from zbk.config import NO_SECURITY, BookieConfig, SecurityConfig
 from zbk.errors import InvalidOptionError, StorageFailedError, ZbkError
 from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.zookeeper_server import warn_of_outdated
 from zbk.metadata.values import BookieRegistration
 from zbk.system.descriptors import raise_descriptor_limit
 from zbk.system.event_log import EventLog
@@ -100,6 +101,8 @@ def run_bookie(
                 registration = bookie.start()
                 on_started(bookie, registration.bookie_id)
                 on_ready(registration)
+                if len(bookies) == 1:
+                    warn_of_outdated(config.metadata)
                 exit_code = bookie.run_until_ended()
             except StorageFailedError as error:
                 if not _goes_on_without(config, error):

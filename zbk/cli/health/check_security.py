@@ -46,9 +46,10 @@ def check_security(
     """Show what of a running cluster is open to others.
 
     Bookies without keys, or that also accept connections without one; nodes of ZooKeeper that
-    everyone may read or change; HTTP beyond loopback or actions without a token; consoles on the
-    network; principals whose old keys still work; files of this machine that other users can read
-    or replace. Each is one line with its remedy, and the exit code is then 10. Nothing is changed.
+    everyone may read or change, and old versions of ZooKeeper; HTTP beyond loopback or actions
+    without a token; consoles on the network; principals whose old keys still work; files of this
+    machine that other users can read or replace. Each is one line with its remedy, and the exit
+    code is then 10. Nothing is changed.
 
     Bookies are asked at their registered addresses. Autorecovery and consoles register none: those
     of this machine and user are found, or of all users if root asks, and --url names others.

@@ -1,12 +1,15 @@
 """What a ZooKeeper server says to ``srvr``, against sockets that only answer."""
 
+import logging
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from zbk.metadata.stores.zookeeper_address import ZooKeeperAddress
-from zbk.metadata.stores.zookeeper_server import ask_servers
+from zbk.metadata.stores.zookeeper_server import ServerAnswer, ask_servers, warn_of_outdated
 
 SRVR = b"""Zookeeper version: 3.9.5-0123abc, built on 2026-01-01 00:00 UTC
 Latency min/avg/max: 0/1.25/7
@@ -55,3 +58,39 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
 
     assert found.error
     assert found.address == "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("version", "is_outdated"),
+    [
+        ("3.4.14", True), ("3.7.2", True), ("3.8.0", True), ("3.8.5", True), ("3.8.6", False),
+        ("3.9.4", True), ("3.9.5", False), ("3.9.10", False), ("3.10.0", False), ("4.0", False),
+        ("", False), ("unknown", False),
+    ],
+)  # fmt: skip
+def test_a_version_with_known_flaws_is_outdated(version: str, is_outdated: bool) -> None:
+    """S15: 3.8 from 3.8.6 on, 3.9 from 3.9.5 on."""
+    assert ServerAnswer(address="zk1:2181", version=version).is_outdated == is_outdated
+
+
+@pytest.mark.parametrize(("version", "warning_count"), [(b"3.8.0", 1), (b"3.9.5", 0)])
+def test_an_outdated_server_is_named_after_the_start(
+    version: bytes, warning_count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with server(SRVR.replace(b"3.9.5", version)) as port, caplog.at_level(logging.INFO):
+        warn_of_outdated(f"zk://127.0.0.1:{port}/zbk")
+
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == warning_count
+    if said:
+        assert f"127.0.0.1:{port} has version 3.8.0" in said[0]
+        assert "3.8.6 or 3.9.5" in said[0]
+
+
+def test_a_start_says_nothing_of_other_stores_and_of_silent_servers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warn_of_outdated("sqlite:///tmp/zbk.db")
+    warn_of_outdated("zk://127.0.0.1:1/zbk")
+
+    assert not caplog.records
