@@ -262,6 +262,8 @@ def test_close_waits_for_what_was_appended(client: zbk.Client) -> None:
 def test_ledgers_are_listed_and_deleted(client: zbk.Client) -> None:
     first, second = (client.reserve_ledger() for _ in range(2))
     assert {first, second} <= set(client.list_ledgers())
+    assert set(client.list_ledgers(second)).isdisjoint({first})
+    assert second in client.list_ledgers(second)
 
     client.delete_ledger(first)
 

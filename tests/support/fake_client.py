@@ -284,8 +284,8 @@ class FakeClient(FakeLogs):
     def get_underreplicated(self, ledger_id: int) -> UnderreplicatedLedger | None:
         return self.tasks.get(ledger_id)
 
-    def list_ledgers(self) -> Iterator[int]:
-        return iter(sorted(self.metadata))
+    def list_ledgers(self, first_id: int = 0) -> Iterator[int]:
+        return (one for one in sorted(self.metadata) if one >= first_id)
 
     def delete_ledger(self, ledger_id: int) -> None:
         del self.metadata[ledger_id]

@@ -98,7 +98,7 @@ def ledger_list(collector: Collector, query: Mapping[str, str]) -> dict[str, Any
                 rows.append(_summary(found))
     return {
         "title": "Ledgers",
-        "cli": _list_command(state, ledger_type, custom),
+        "cli": _list_command(first_id, state, ledger_type, custom),
         "from": first_id,
         "state": state,
         "type": ledger_type,
@@ -265,8 +265,9 @@ def _window(
     return {"first_entry_id": window[0], "last_entry_id": window[1], "rows": rows}
 
 
-def _list_command(state: str, ledger_type: str, custom: str) -> str:
+def _list_command(first_id: int, state: str, ledger_type: str, custom: str) -> str:
     options = [
+        ("--from", str(first_id) if first_id else ""),
         ("--state", state.lower()),
         ("--type", _short_name(ledger_type)),
         ("--custom", custom),

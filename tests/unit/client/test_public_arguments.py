@@ -124,6 +124,7 @@ BAD: dict[str, list[Wrong]] = {
     "end_id": ID,
     "ensemble_size": SIZE,
     "first": ID,
+    "first_id": ID,
     "grants": [
         *types("a", 7, ["bob"], {"bob": "read"}, {7: ["read"]}, {"bob": b"read"}),
         *values({"bob": ["write"]}, {"bob": []}, {"b b": ["read"]}),

@@ -76,6 +76,7 @@ def test_the_list_of_ledgers_continues_where_a_page_ends(site: Site) -> None:
     first = twin(site, "/ledgers.json?from=9990")
     assert [one["ledger_id"] for one in first["ledgers"]] == list(range(9_990, 10_040))
     assert first["next_id"] == 10_040
+    assert first["cli"] == "zbk ledger ls --from 9990 --limit 50"
     last = twin(site, "/ledgers.json?from=999990")
     assert len(last["ledgers"]) == 10
     assert last["next_id"] is None

@@ -28,7 +28,7 @@ from zbk.cli.options import (
 from zbk.cli.output import Format, bytes_value, note, print_rows, time_text
 from zbk.cli.session import Session
 from zbk.errors import EXIT_DAMAGE, DamageError, NoSuchLedgerError
-from zbk.protocol.entry.words import ENTRY_ID_MAX
+from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 
 if TYPE_CHECKING:
     from zbk.client.operations.ledger_copies import LedgerCopy
@@ -133,12 +133,21 @@ def read(
 
 @command(
     "ls",
-    ("zbk ledger ls", "all ledgers"),
+    ("zbk ledger ls --from 1000 --limit 100", "page by page"),
     ("zbk ledger ls --state open --older-than 1d -o json", "one object per line"),
     ("zbk ledger ls --custom job=nightly --larger-than 1GiB", "filters combine"),
     ("zbk ledger ls --owner alice --namespace orders", "whose they are"),
 )
 @filter_options
+@integer_option(
+    "--from",
+    "first_id",
+    metavar="LEDGER",
+    low=0,
+    high=LEDGER_ID_MAX,
+    default=0,
+    help_text="The first ledger to read.",
+)
 @integer_option("--limit", metavar="N", help_text="Stop after N ledgers.")
 @cluster_options
 @output_option
@@ -146,6 +155,7 @@ def read(
 def ls(
     session: Session,
     /,
+    first_id: int,
     limit: int | None,
     metadata: str | None,
     output: Format,
@@ -168,7 +178,7 @@ def ls(
 
     columns = ["ledger_id", "state", "type", "quorum", "last_entry_id", "length", "created"]
     with session.open_client(metadata) as client:
-        ids = client.list_ledgers()
+        ids = client.list_ledgers(first_id)
         rows = (
             _summary(found)
             for found in still_there(ids, client.get_ledger_metadata, NoSuchLedgerError, report)

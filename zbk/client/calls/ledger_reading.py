@@ -107,10 +107,11 @@ class LedgerReadCalls(ClientConnection):
         self.check_usable()
         return ask_copies(self._requests, self._ledgers.read(ledger_id)[0], timeout_s)
 
-    def list_ledgers(self) -> Iterator[int]:
-        """Yield the ids of all ledgers, ascending."""
+    def list_ledgers(self, first_id: int = 0) -> Iterator[int]:
+        """Yield the ids of all ledgers from ``first_id`` on, ascending."""
+        first_id = arguments.ledger_id(first_id)
         self.check_usable()
-        return self._ledgers.list()
+        return self._ledgers.list(first_id)
 
     def next_ledger_id(self) -> int:
         """Return an id that is above those of all ledgers that exist now."""

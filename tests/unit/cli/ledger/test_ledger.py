@@ -328,6 +328,9 @@ def test_ls_lists_ledgers(run: Run, client: FakeClient) -> None:
     (only,) = run("ledger", "ls", "--state", "open", "-o", "json").stdout.splitlines()
     assert json.loads(only)["ledger_id"] == 1
     assert len(run("ledger", "ls", "--limit", "1").stdout.splitlines()) == 2
+    (only,) = run("ledger", "ls", "--from", "1", "-o", "json").stdout.splitlines()
+    assert json.loads(only)["ledger_id"] == 1
+    assert run("ledger", "ls", "--from", "2", "-o", "json").stdout == ""
 
 
 def test_ls_goes_on_after_damaged_metadata(
