@@ -156,7 +156,10 @@ def is_over(until_s: float) -> bool:
 
 
 def test_spares_that_answer_nothing_do_not_hold_a_writer_for_long(cluster: LocalCluster) -> None:
-    """They are stopped: their sockets accept connections. Acks wait a second, not a time-out."""
+    """They are stopped: their sockets accept connections. Acks wait a second, not a time-out.
+
+    A spare joins unasked if the bookies that stay have all that moves, as on a PD ledger.
+    """
     timeout_ms = 60_000
     with zbk.connect(
         cluster.metadata_uri, request_timeout_ms=timeout_ms, avoid_failed_ms=1_000
@@ -175,7 +178,7 @@ def test_spares_that_answer_nothing_do_not_hold_a_writer_for_long(cluster: Local
                 ledger.append_many([ENTRY % n for n in range(BATCH)]).result(30)
                 wait_until(partial(is_over, begun_s + n / 2))
             assert monotonic_s() - begun_s < timeout_ms / 1_000 / 3
-            assert set(ensemble(client, ledger)) == set(members)
+            assert set(members[1:]) <= set(ensemble(client, ledger))
         finally:
             for number in spares:
                 os.kill(cluster._children[number].pid, signal.SIGCONT)
