@@ -13,7 +13,7 @@ import msgspec
 
 from zbk.errors import MalformedMessageError, UnknownOperationError, ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
-from zbk.protocol.entry.rounds import is_ascending
+from zbk.protocol.entry.rounds import is_ascending, little_endian
 from zbk.wire.messages import Answer, AnswerBundle, Bundle, Message, Refused, Request
 
 HEADER_SIZE_MAX: Final = 64 * 1024
@@ -84,7 +84,7 @@ def refusal(request_id: int, incarnation: int, error: ZbkError) -> Refused:
 
 def encode_ids(entry_ids: Sequence[int]) -> bytes:
     """Return entry ids as a frame: i64 little-endian each."""
-    return _little_endian(array("q", entry_ids)).tobytes()
+    return little_endian(array("q", entry_ids)).tobytes()
 
 
 def encode_batch(batch: EntryBatch) -> tuple[bytes, ...]:
@@ -103,15 +103,9 @@ def decode_ids(frame: bytes, count_max: int) -> "array[int]":
         raise MalformedMessageError(f"{len(frame)} bytes are no list of 1 to {count_max} entry ids")
     ids = array("q")
     ids.frombytes(frame)
-    ids = _little_endian(ids)
+    ids = little_endian(ids)
     if not is_ascending(ids):
         raise MalformedMessageError("entry ids must ascend from 0 up")
-    return ids
-
-
-def _little_endian(ids: "array[int]") -> "array[int]":
-    if array("H", [1]).tobytes() == b"\x00\x01":  # a big-endian host
-        ids.byteswap()
     return ids
 
 

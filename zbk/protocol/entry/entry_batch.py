@@ -25,7 +25,7 @@ import msgspec
 from zbk.errors import CorruptRecordError, MalformedMessageError
 from zbk.protocol.entry.digest import checksum as checksum_of
 from zbk.protocol.entry.entry import HEADER_SIZE, read_prefix
-from zbk.protocol.entry.rounds import Rounds, gather, rounds_of
+from zbk.protocol.entry.rounds import Rounds, gather, little_endian, rounds_of
 from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 BODY_SIZE_MAX: Final = 256 * 1024 * 1024
@@ -214,7 +214,7 @@ def _run_and_gap(run_size: int, gap_size: int) -> Struct:
 
 def sizes_to_wire(sizes: "array[int]") -> bytes:
     """Return sizes in their wire format: u32 little-endian each."""
-    return _little_endian(sizes).tobytes()
+    return little_endian(sizes).tobytes()
 
 
 def sizes_from_wire(frame: bytes | memoryview) -> "array[int]":
@@ -227,7 +227,7 @@ def sizes_from_wire(frame: bytes | memoryview) -> "array[int]":
         raise MalformedMessageError(f"{len(frame)} bytes are no list of 1 to {COUNT_MAX} sizes")
     sizes = array("I")
     sizes.frombytes(frame)
-    return _little_endian(sizes)
+    return little_endian(sizes)
 
 
 def is_uniform(sizes: "array[int]") -> bool:
@@ -256,12 +256,3 @@ _LANE_COUNT_MAX: Final = 8192  # the numbers are kept, 64 KiB a count at most
 def _high_bits_and_limits(count: int, limit: int) -> tuple[int, int]:
     one, other = (number.to_bytes(4, sys.byteorder) * count for number in (1 << 31, limit))
     return int.from_bytes(one, sys.byteorder), int.from_bytes(other, sys.byteorder)
-
-
-def _little_endian(values: "array[int]") -> "array[int]":
-    """Return the values in little-endian byte order, or such values in the order of the host."""
-    if sys.byteorder == "little":
-        return values
-    swapped = values[:]
-    swapped.byteswap()
-    return swapped

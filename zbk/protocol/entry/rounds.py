@@ -27,6 +27,15 @@ _GAP_PLACE_MAX: Final = 128
 """Where the search for the second gap ends: a round has fewer ids than an ensemble has bookies."""
 
 
+def little_endian(values: "array[int]") -> "array[int]":
+    """Return the values in little-endian byte order, or such values in the order of the host."""
+    if sys.byteorder == "little":
+        return values
+    swapped = values[:]
+    swapped.byteswap()
+    return swapped
+
+
 class Rounds(NamedTuple):
     """How ascending ids repeat."""
 
@@ -174,11 +183,11 @@ def _next_gap(ids: "array[int]", start: int) -> int | None:
 
 
 def _number(ids: "array[int]") -> int:
-    return int.from_bytes(_little_endian(ids).tobytes(), "little")
+    return int.from_bytes(little_endian(ids).tobytes(), "little")
 
 
 def _ids(number: int, count: int) -> "array[int]":
-    return _little_endian(array("q", number.to_bytes(8 * count, "little")))
+    return little_endian(array("q", number.to_bytes(8 * count, "little")))
 
 
 def _ones(count: int) -> int:
@@ -191,11 +200,3 @@ def _ones(count: int) -> int:
 def _all_bits(count: int) -> int:
     """Return the number whose ``count`` digits have all bits."""
     return (1 << 64 * count) - 1
-
-
-def _little_endian(ids: "array[int]") -> "array[int]":
-    if sys.byteorder == "little":
-        return ids
-    swapped = ids[:]
-    swapped.byteswap()
-    return swapped
