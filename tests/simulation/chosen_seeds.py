@@ -28,5 +28,6 @@ COVERING_SEEDS: Final = (
     325, 326, 327, 334, 339, 345, 354, 356, 360, 375, 380, 384, 394, 398, 412, 414, 416, 417, 431,
     432, 436, 445, 447, 452, 464, 469, 472, 476, 479, 484, 488, 494, 495, 501, 502, 507, 513, 515,
     516, 519,
+    95001696,  # a recovery add of a bypass ledger, half of it in a log that is not synced
 )  # fmt: skip
 """Together they reach each dangerous place in several runs."""

@@ -106,18 +106,20 @@ class AddRequests:
         if batch.last_entry_id > slot.last_entry_id:
             slot.last_entry_id = batch.last_entry_id
             recorded_lac = _recorded_lac(batch, request.lac)
+        is_journaled = ledger.is_journaled(is_recovery=request.is_recovery)
+        # the rest of it is here: in the journal before, or in logs whose own sync counts it
+        counted = batch if is_journaled and not ledger.is_journaled(is_recovery=False) else whole
         admitted = Admitted(
             inbound=inbound,
             slot=slot,
             ledger_type=request.ledger_type,
             batch=batch,
-            # the rest of it is here
-            runs=[*runs_of(whole, stripe)] if has_cursor else (),
+            runs=[*runs_of(counted, stripe)] if has_cursor else (),
             answer=answer,
             answers_after=answers_after,
             recorded_lac=recorded_lac,
             is_recovery=request.is_recovery,
-            is_journaled=ledger.is_journaled(is_recovery=request.is_recovery),
+            is_journaled=is_journaled,
         )
         turn.store(admitted)
 
