@@ -189,7 +189,7 @@ def _compare_all(client: "zbk.Client", shelf: Shelf) -> None:
 
 
 def _collect(cluster: LocalCluster, client: "zbk.Client", shelf: Shelf, say: Say) -> None:
-    """Have every bookie drop what was deleted, and compact as far as it goes.
+    """Drop what was deleted at every bookie, and compact as far as it goes.
 
     Each one starts again first, with a new entry log: an open one cannot be compacted, and is a
     large part of what a short run writes.
