@@ -247,6 +247,16 @@ class BookieLedger:
         assert self._level is not None, "the add was admitted"
         return is_recovery or self._level.is_journaled
 
+    def is_rest_covered(self, *, is_recovery: bool) -> bool:
+        """Return whether the sync of an admitted add covers what was here of its batch before.
+
+        It does if both have one way to stable storage. A recovery add of a ledger that bypasses the
+        journal goes through the journal, and the rest may be in an entry log, whose own sync counts
+        it.
+        """
+        assert self._level is not None, "the add was admitted"
+        return self.is_journaled(is_recovery=is_recovery) == self._level.is_journaled
+
     def fence(self, ledger_key: bytes, ledger_type: LedgerType) -> tuple[bool, bool]:
         """Admit a fence; return whether a key record, and a fence record, must be written.
 

@@ -106,9 +106,8 @@ class AddRequests:
         if batch.last_entry_id > slot.last_entry_id:
             slot.last_entry_id = batch.last_entry_id
             recorded_lac = _recorded_lac(batch, request.lac)
-        is_journaled = ledger.is_journaled(is_recovery=request.is_recovery)
-        # the rest of it is here: in the journal before, or in logs whose own sync counts it
-        counted = batch if is_journaled and not ledger.is_journaled(is_recovery=False) else whole
+        # the rest of it is here
+        counted = whole if ledger.is_rest_covered(is_recovery=request.is_recovery) else batch
         admitted = Admitted(
             inbound=inbound,
             slot=slot,
@@ -119,7 +118,7 @@ class AddRequests:
             answers_after=answers_after,
             recorded_lac=recorded_lac,
             is_recovery=request.is_recovery,
-            is_journaled=is_journaled,
+            is_journaled=ledger.is_journaled(is_recovery=request.is_recovery),
         )
         turn.store(admitted)
 

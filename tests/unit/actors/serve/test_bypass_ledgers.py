@@ -206,6 +206,30 @@ def test_a_recovery_add_that_is_half_there_waits_for_both_halves(disk: Simulated
     assert [type(one) for one in world.answers] == [AddAnswer]
 
 
+def test_the_journal_record_of_a_recovery_add_counts_nothing_that_only_a_log_has(
+    disk: SimulatedDisk,
+) -> None:
+    """Seed 95001696: an entry in a log counted as synced with the record of its neighbor."""
+    world = bookie(disk)
+    whole = batch(0, [payload(0), payload(1)])
+    world.say(*add(whole.select([1]), kind=BYPASS))
+    world.written()
+    world.say(*add(whole, kind=BYPASS, is_recovery=True))
+    world.written()
+    world.synced_journal()
+    world.answers.clear()
+
+    add_some(world, 2, 1)
+
+    (answer,) = world.answers
+    assert isinstance(answer, AddAnswer)
+    assert answer.last_add_synced == 0, "entry 1 is in an entry log that is not synced"
+    world.say(SYNC)
+    sync_all(world)  # the logs that the recovery add waits for
+    sync_all(world)
+    assert cursors(world.answers) == [2]
+
+
 def test_a_lac_does_not_wait_for_entry_logs_so_that_it_follows_no_higher_one(
     disk: SimulatedDisk,
 ) -> None:
