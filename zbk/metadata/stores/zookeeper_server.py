@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from zbk.errors import KeyFileError
 from zbk.metadata.stores.access import own_access
 from zbk.metadata.stores.zookeeper_address import (
     PROBE_S_MIN,
@@ -70,10 +71,18 @@ def ask_servers(address: ZooKeeperAddress, timeout_s: float) -> list[ServerAnswe
 
 
 def warn_of_outdated(uri: str) -> None:
-    """Log each server of a metadata store that is outdated. Silent servers are left out."""
+    """Log each server of a metadata store that is outdated. Silent servers are left out.
+
+    It never fails, because the process works without: a certificate may have been replaced.
+    """
     if not is_zookeeper(uri):
         return
-    for one in ask_servers(parse_address(uri), LOOK_TIMEOUT_S):
+    try:
+        found = ask_servers(parse_address(uri), LOOK_TIMEOUT_S)
+    except KeyFileError as error:
+        LOG.info("zookeeper.unseen", "versions of ZooKeeper were not read: %(error)s", error=error)
+        return
+    for one in found:
         if one.is_outdated:
             LOG.warning(
                 "zookeeper.outdated",

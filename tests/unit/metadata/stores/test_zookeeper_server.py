@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from zbk.errors import KeyFileError
+from zbk.metadata.stores import zookeeper_server
 from zbk.metadata.stores.zookeeper_address import ZooKeeperAddress
 from zbk.metadata.stores.zookeeper_server import ServerAnswer, ask_servers, warn_of_outdated
 
@@ -94,3 +96,14 @@ def test_a_start_says_nothing_of_other_stores_and_of_silent_servers(
     warn_of_outdated("zk://127.0.0.1:1/zbk")
 
     assert not caplog.records
+
+
+def test_a_certificate_that_cannot_be_used_ends_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> list[ServerAnswer]:
+        raise KeyFileError("ca.pem", "it is gone")
+
+    monkeypatch.setattr(zookeeper_server, "ask_servers", fail)
+
+    warn_of_outdated("zk+tls://127.0.0.1:1/zbk")
