@@ -15,6 +15,7 @@ from tests.simulation.campaign import Summary, run_on_all_cores
 from tests.simulation.defects import DEFECTS, Defect
 from tests.simulation.run import run_seed
 from tests.simulation.shrink import shrink
+from tests.simulation.sources import digest_of, simulated_files
 from tests.simulation.world import Parts
 
 
@@ -70,6 +71,8 @@ def _run_many(seeds: range, job_count: int) -> int:
     sys.stderr.write("\n")
     elapsed_s = time.monotonic() - began_s
     sys.stdout.write(f"{total}\n{elapsed_s:.0f} s on {job_count} processes\n")
+    files = simulated_files()
+    sys.stdout.write(f"sources {digest_of(files)}, {len(files)} files\n")
     return 1 if total.failure_count else 0
 
 

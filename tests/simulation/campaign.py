@@ -1,6 +1,7 @@
 """Many seeds: run, counted, summed up."""
 
 import gc
+import logging
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -81,6 +82,7 @@ def run_on_all_cores(first: int, stop: int, job_count: int) -> Iterator[Summary]
 
 
 def _prepare_process() -> None:
+    logging.disable(logging.CRITICAL)
     gc.collect()
     gc.freeze()  # the modules
 

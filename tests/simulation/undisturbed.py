@@ -14,11 +14,14 @@ def undisturbed() -> Iterator[None]:
     of its time.
     """
     disabled_level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    is_quiet = disabled_level >= logging.CRITICAL  # a change empties the cache of each logger
+    if not is_quiet:
+        logging.disable(logging.CRITICAL)
     gc.disable()
     try:
         yield
     finally:
         gc.enable()
-        logging.disable(disabled_level)
+        if not is_quiet:
+            logging.disable(disabled_level)
         gc.collect()
