@@ -14,6 +14,7 @@ import zmq
 import zbk
 from tests.hostile.reads import MIB, Glutton, Watch
 from tests.support.cluster import QUICK, lone_ledger
+from tests.support.http import ask
 from tests.support.limited_bookie import limited_program
 from tests.support.machine import patient_s
 from tests.support.neighbor import Neighbor
@@ -29,6 +30,8 @@ RSS_MAX = 300 * MIB
 PATIENCE_MS = int(patient_s(30.0) * 1_000)
 SILENT_COUNTS = [1_000, pytest.param(9_000, marks=pytest.mark.soak)]
 SLOW_COUNT = 200
+HTTP_COUNT = 1_000
+HTTP_REQUEST = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GLUTTON_COUNT = 6
 READ_COUNT = 20_000
 FENCE_COUNTS = [1_000, pytest.param(20_000, marks=pytest.mark.soak)]
@@ -103,6 +106,29 @@ def test_connections_that_greet_one_byte_at_a_time(tmp_path: Path) -> None:
             one.watch.look()
         for peer in left:  # libzmq waits for the rest no longer than the handshake may take
             peer.wait_until_ended()
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_http_requests_one_byte_at_a_time(tmp_path: Path) -> None:
+    """Slowloris: more connections than the server has places, and none of them ends its request."""
+    with scene(tmp_path / "data") as (one, neighbor), ExitStack() as stack:
+        left = [stack.enter_context(RawPeer(one.bookie.http)) for _ in range(HTTP_COUNT)]
+        answers = []
+        for number in range(len(HTTP_REQUEST) - 1):
+            byte = HTTP_REQUEST[number : number + 1]
+            left = [peer for peer in left if sends(peer, byte)]
+            answers.append(ask(f"{one.bookie.http}/livez").status)
+            one.watch.look()
+        assert set(answers) == {200}
+        assert len(descriptors(one.bookie.pid)) < HTTP_COUNT // 2
+        wait_for_more(neighbor)
+        for peer in left:  # those that still have a place lose it at the deadline of a request
+            peer.wait_until_ended()
+        assert ask(f"{one.bookie.http}/metrics").status == 200
+
+
+def descriptors(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/fd").iterdir())
 
 
 def sends(peer: RawPeer, data: bytes) -> bool:

@@ -20,10 +20,10 @@ _SHORT_SIZE_MAX: Final = 255
 
 
 class RawPeer:
-    """One TCP connection to a bookie."""
+    """One TCP connection to a bookie, or to its HTTP server."""
 
     def __init__(self, endpoint: str, *, is_greeting: bool = False) -> None:
-        host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+        host, _, port = endpoint.rpartition("//")[2].rpartition(":")
         self._address = (host, int(port))
         self.socket = socket.create_connection(self._address, timeout=_TIMEOUT_S)
         if is_greeting:

@@ -184,7 +184,7 @@ def test_free_space_is_a_size_or_a_share_of_the_disk(value: int | str, size: int
     assert parse_free(value).of(1000) == size
 
 
-@pytest.mark.parametrize("value", ["100%", "-1", -1, "much", "%", "5 percent"])
+@pytest.mark.parametrize("value", ["100%", "-1", -1, "much", "%", "5 percent", 2**63])
 def test_what_is_neither_a_size_nor_a_share_is_refused(value: int | str) -> None:
     with pytest.raises(InvalidOptionError, match="disk_readonly_free"):
         convert(BookieConfig, {"disk_readonly_free": value})

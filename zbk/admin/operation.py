@@ -7,6 +7,8 @@ in the body, as BookKeeper's do. A parameter is a number, a truth value, a short
 them, which a query separates by commas. No operation makes a path or a command of one: names are
 looked up in the metadata store, which checks their form.
 
+The id of a bookie is checked here, because some operations only compare it with others.
+
 A secret comes in the header ``SECRET_HEADER`` or in the body, and never in the query. It is in no
 log and in no error.
 """
@@ -18,12 +20,13 @@ import msgspec
 
 from zbk.admin.cluster import Cluster
 from zbk.errors import InvalidOptionError
+from zbk.metadata.paths import NAME_SIZE_MAX, check_bookie_id
 
 TEXT_SIZE_MAX: Final = 256
 LIST_COUNT_MAX: Final = 16
 SECRET_HEADER: Final = "ZBK-Password"  # noqa: S105 - its name
 
-_TYPES: Final = {"list": "array", "secret": "string"}
+_TYPES: Final = {"list": "array", "secret": "string", "bookie": "string"}
 _Texts: TypeAlias = Annotated[
     list[Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_SIZE_MAX)]],
     msgspec.Meta(min_length=1, max_length=LIST_COUNT_MAX),
@@ -37,7 +40,7 @@ class Parameter(msgspec.Struct, frozen=True):
     """A parameter. One without a default is required; ``None`` is a default, too."""
 
     name: str
-    kind: Literal["integer", "boolean", "string", "list", "secret", "option"]
+    kind: Literal["integer", "boolean", "string", "bookie", "list", "secret", "option"]
     help: str
     default: Any = msgspec.UNSET
     low: int = 0
@@ -60,6 +63,8 @@ class Parameter(msgspec.Struct, frozen=True):
                 made |= {"items": items, "minItems": 1, "maxItems": LIST_COUNT_MAX}
             case "string" if self.choices:
                 made |= {"enum": list(self.choices)}
+            case "bookie":
+                made |= {"maxLength": NAME_SIZE_MAX}
             case "option":
                 made = {"type": ["string", "number"], "maxLength": TEXT_SIZE_MAX}
             case "string" | "secret":
@@ -88,11 +93,7 @@ class Parameter(msgspec.Struct, frozen=True):
                 return self._secret(value)
             case "option" if isinstance(value, int | float) and not isinstance(value, bool):
                 return value
-        if not isinstance(value, str) or len(value) > TEXT_SIZE_MAX:
-            raise self._wrong(value, f"must be a text of at most {TEXT_SIZE_MAX} characters")
-        if self.choices and value not in self.choices:
-            raise self._wrong(value, f"must be one of {', '.join(self.choices)}")
-        return value
+        return self._text(value)
 
     def _integer(self, value: object) -> int:
         is_text = isinstance(value, str) and value.isascii() and value.isdigit()
@@ -101,6 +102,15 @@ class Parameter(msgspec.Struct, frozen=True):
             if len(text) <= len(str(self.high)) and self.low <= int(text) <= self.high:
                 return int(text)
         raise self._wrong(value, f"must be a whole number from {self.low} to {self.high}")
+
+    def _text(self, value: object) -> str:
+        if not isinstance(value, str) or len(value) > TEXT_SIZE_MAX:
+            raise self._wrong(value, f"must be a text of at most {TEXT_SIZE_MAX} characters")
+        if self.kind == "bookie" and value != self.default:
+            check_bookie_id(value)
+        if self.choices and value not in self.choices:
+            raise self._wrong(value, f"must be one of {', '.join(self.choices)}")
+        return value
 
     def _list(self, value: object) -> list[str]:
         found = value.split(",") if isinstance(value, str) else value

@@ -25,7 +25,7 @@ from zbk.admin.operation import Operation, Parameter
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
 
 _LEDGER_ID = Parameter("ledger_id", "integer", "Id of the ledger.")
-_BOOKIE_ID = Parameter("bookie_id", "string", "Id of the bookie; that of this process.", "")
+_BOOKIE_ID = Parameter("bookie_id", "bookie", "Id of the bookie; that of this process.", "")
 
 _LOG: Final = Parameter("log", "string", "Name of the log.")
 _DATA_SET: Final = Parameter("dataset", "string", "Name of the data set.")
@@ -107,7 +107,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("length_above", "integer", "Closed, with more bytes of payload.", None),
             Parameter("length_below", "integer", "Closed, with fewer bytes of payload.", None),
             Parameter("custom_metadata", "list", "Has all these KEY=VALUE.", ()),
-            Parameter("bookie_id", "string", "Has a fragment on this bookie.", ""),
+            Parameter("bookie_id", "bookie", "Has a fragment on this bookie.", ""),
         ),
         commands=("zbk ledger ls",),
     ),
@@ -142,7 +142,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             _LEDGER_ID,
             Parameter("start_entry_id", "integer", "First entry.", 0),
             Parameter("end_entry_id", "integer", "Last entry; the LAC.", None),
-            Parameter("bookie_id", "string", "Only the replicas of this bookie.", ""),
+            Parameter("bookie_id", "bookie", "Only the replicas of this bookie.", ""),
             _ENCODING,
             _PASSWORD,
         ),
@@ -302,7 +302,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "DELETE", "/api/v1/zbk/bookie/cookie",
         "Remove a stopped bookie for good, without copying its entries.",
         bookies.delete_cookie, _fields(bookie_id=_TEXT),
-        (Parameter("bookie_id", "string", "Id of the bookie."),),
+        (Parameter("bookie_id", "bookie", "Id of the bookie."),),
         commands=("zbk bookie cookie delete",),
     ),
     Operation(
@@ -521,8 +521,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         recovery.list_under_replicated_ledgers,
         {"anyOf": [_list(_NUMBER), _map(_list(_TEXT))]},
         (
-            Parameter("missingreplica", "string", "Only if this bookie lacks entries.", ""),
-            Parameter("excludingmissingreplica", "string", "Not if this bookie lacks them.", ""),
+            Parameter("missingreplica", "bookie", "Only if this bookie lacks entries.", ""),
+            Parameter("excludingmissingreplica", "bookie", "Not if this bookie lacks them.", ""),
             Parameter(
                 "printmissingreplica", "boolean",
                 "Show the bookies that lack entries: an object, by ledger id.", default=False,
@@ -589,7 +589,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Begin to remove a stopped bookie from service, for good: a job.",
         moves.decommission_bookie, _JOB,
         (
-            Parameter("bookie_src", "string", "Id of the bookie."),
+            Parameter("bookie_src", "bookie", "Id of the bookie."),
             Parameter(
                 "delete_cookie", "boolean", "Delete its cookie after its entries are copied.",
                 default=True,

@@ -36,6 +36,7 @@ _SIZE_UNITS = {
     "KB": 1000, "MB": 1000**2, "GB": 1000**3,
 }  # fmt: skip
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+_SIZE_MAX: Final = 2**63 - 1
 _PERCENT_MAX = 99
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)\s*")
 _DURATION_UNITS_MS = {
@@ -75,15 +76,15 @@ def parse_free(value: int | str, name: str = "free") -> FreeLimit:
     """Parse a limit of free space: ``"5%"``, ``"2 GiB"``, or a number of bytes.
 
     Raises:
-        InvalidOptionError: the value is neither, or a share of over 99 %.
+        InvalidOptionError: the value is neither, a share of over 99 %, or over 2**63 - 1 bytes.
     """
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
         if float(match[1]) > _PERCENT_MAX:
             raise InvalidOptionError(name, value, f"must be {_PERCENT_MAX}% or less")
         return FreeLimit(percent=float(match[1]))
     size = parse_size(value, name) if isinstance(value, str) else value
-    if size < 0:
-        raise InvalidOptionError(name, value, "must be 0 or more")
+    if not 0 <= size <= _SIZE_MAX:
+        raise InvalidOptionError(name, value, f"must be from 0 to {_SIZE_MAX}")
     return FreeLimit(size=size)
 
 

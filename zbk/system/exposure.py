@@ -5,7 +5,10 @@ with another mode, moved files, or put a link in their place. An *exposure* is o
 another user could read contents, or replace files. That others may list the names in a directory
 is none.
 
-Any thread. Only ``stat`` and one listing of a directory; nothing is changed.
+A symbolic link *in* a data directory is worse than an exposure: zbk makes none, and it leads what
+the process writes to a place that another user may have chosen. ``link_in`` finds one.
+
+Any thread. Only ``stat`` and listings of directories; nothing is changed.
 """
 
 import os
@@ -41,6 +44,25 @@ def exposures_of(path: str, uid: int) -> list[Exposure]:
         return [*_of_owner(path, uid), *_of_parents(path), *_of_mode(path)]
     except OSError:
         return []
+
+
+def link_in(folder: str) -> str | None:
+    """Return a symbolic link in a folder or below it; ``None`` if there is none.
+
+    The folder itself may be one. Folders that this process may not list are not examined.
+    """
+    waiting = [folder]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        return entry.path
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:
+            continue
+    return None
 
 
 def may_all_replace(mode: int) -> bool:

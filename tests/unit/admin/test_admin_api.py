@@ -445,7 +445,9 @@ def test_autorecovery_is_switched_and_its_tasks_are_listed(api: Api) -> None:
     assert listed() == [4, 5]
     assert listed(missingreplica="b-1") == [4]
     assert listed(excludingmissingreplica="b-1") == [5]
-    assert listed(missingreplica="../b-1") == []
+    assert listed(missingreplica="b-9") == []
+    path = "/api/v1/autorecovery/list_under_replicated_ledger"
+    assert ask(f"{api.url}{path}?missingreplica=../b-1").status == 400
 
 
 def test_the_missing_replicas_of_ledgers_are_listed_if_wanted(api: Api) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zbk.system.exposure import exposures_of, is_foreign
+from zbk.system.exposure import exposures_of, is_foreign, link_in
 
 USER, OTHER = 1_000, 1_001
 
@@ -78,3 +78,18 @@ def test_a_link_of_another_user_is(folder: Path, tmp_path: Path) -> None:
     (found,) = exposures_of(str(link), USER)
     assert found.why == "is a symbolic link of another user, with id 1001"
     assert exposures_of(str(link), 0) == []
+
+
+def test_a_link_is_found_at_any_depth(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "logs" / "1").mkdir(parents=True)
+    (folder / "logs" / "file").write_text("x")
+    itself = tmp_path / "itself"
+    itself.symlink_to(folder)
+    assert link_in(str(folder)) is None
+    assert link_in(str(itself)) is None
+    assert link_in(str(tmp_path / "none")) is None
+
+    link = folder / "logs" / "1" / "link"
+    link.symlink_to(tmp_path / "nowhere")
+    assert link_in(str(folder)) == str(link)
