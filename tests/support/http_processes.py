@@ -71,7 +71,7 @@ def http_processes(home: Path) -> Iterator[dict[str, Served]]:
     token = ("--http-token-file", str(home / "token"))
     with ExitStack() as stack:
 
-        def start(name: str, *arguments: str, url: str = "", **facts: Any) -> None:  # noqa: ANN401
+        def start(name: str, *arguments: str, **facts: bool) -> None:
             process = stack.enter_context(running(shell, *arguments))
             lines = process.stderr if "console" not in arguments else process.stdout
             assert lines is not None
