@@ -18,14 +18,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from zbk.actors.serve import journal, read, storage_door, tickets
+from zbk.actors.serve import journal, read, storage_door
 from zbk.auditor.bookie_process import run_bookie
 from zbk.cli.config_options import server_options, start_server
 from zbk.config import BookieConfig
 from zbk.metrics.buckets import Buckets
+from zbk.metrics.deferred import Deferred
 from zbk.system.clock import monotonic_ns
-from zbk.transport.request_counts import RequestCounts
-from zbk.wire.messages import Add
 
 LOOP_COUNT: Final = 7
 CALL_COUNT: Final = 50_000
@@ -35,13 +34,13 @@ def _nothing(*_: object) -> None:
     """Do nothing."""
 
 
-CLOCKS: Final = (storage_door, tickets, journal, read)
+CLOCKS: Final = (storage_door, journal, read)
 """Where clocks are read for metrics only."""
 
 _OFF: Final[tuple[tuple[type | ModuleType, str, Any], ...]] = (
     (Buckets, "observe", _nothing),
     (Buckets, "observe_none", _nothing),
-    (RequestCounts, "answered", _nothing),
+    (Deferred, "put", _nothing),
     *((place, "monotonic_ns", int) for place in CLOCKS),  # 0 is "not known", and ``int`` is quick
 )
 """What metrics do beside the work itself, and what stands there without them."""
@@ -77,18 +76,16 @@ def _counting(place: type | ModuleType, name: str, function: Any) -> Callable[..
 
 def costs_of_calls_us() -> dict[str, float]:
     """Return the processor time that one call of each costs, by the names of counted calls."""
-    buckets, requests = Buckets(), RequestCounts()
+    buckets, deferred = Buckets(), Deferred(_nothing)
     calls: dict[str, Callable[[], object]] = {
         "Buckets.observe": lambda: buckets.observe(1_234),
         "Buckets.observe_none": lambda: buckets.observe_none(),  # noqa: PLW0108 - as it is by then
-        "RequestCounts.answered": lambda: requests.answered(Add, 1, 1),
+        "Deferred.put": lambda: deferred.put((1_234, 5_678)),
     }
     switch_metrics("off")
     off_us = {name: _call_us(call) for name, call in calls.items()}
     switch_metrics("on")
     found = {name: max(0.0, _call_us(call) - off_us[name]) for name, call in calls.items()}
-    outer = "RequestCounts.answered"  # its observation counts apart
-    found[outer] = max(0.0, found[outer] - found["Buckets.observe"])
     clock_us = max(0.0, _call_us(monotonic_ns) - _call_us(int))
     return found | dict.fromkeys(map(_called, CLOCKS), clock_us)
 

@@ -27,11 +27,11 @@ def test_a_process_without_metrics_observes_nothing() -> None:
     counts, buckets = RequestCounts(), Buckets()
     try:
         switch_metrics("off")
-        counts.answered(Add, 1)
+        counts.answered.put((Add, 1, 1))
         buckets.observe(1)
         assert sum(buckets.counts) + sum(counts.times["add"].counts) == 0
     finally:
         switch_metrics("on")
-    counts.answered(Add, 1)
+    counts.answered.put((Add, 1, 1))
     buckets.observe(1)
     assert sum(buckets.counts) + sum(counts.times["add"].counts) == 2

@@ -307,7 +307,7 @@ class Connection:
                 counted = type(outgoing.request), outgoing.handed_ms
                 answered[counted] = answered.get(counted, 0) + 1
         for (kind, handed_ms), count in answered.items():
-            self._pool.counts.answered(kind, now_ms - handed_ms, count)
+            self._pool.counts.answered.put((kind, now_ms - handed_ms, count))
         self._note_use(now_ms)
 
     def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
@@ -324,7 +324,7 @@ class Connection:
         if not isinstance(answer, Refused):
             reply = Reply(self.bookie_id, outgoing.key, answer, frames)
             self._pool.post(outgoing.sink, reply)
-            self._pool.counts.answered(type(outgoing.request), now_ms - outgoing.handed_ms)
+            self._pool.counts.answered.put((type(outgoing.request), now_ms - outgoing.handed_ms, 1))
             return
         error = from_wire(answer.code, tuple(answer.fields))
         if isinstance(error, HelloRequiredError) and outgoing.refused_count < GREETING_COUNT_MAX:

@@ -124,7 +124,7 @@ class BookieMetrics:
             samples.set("zbk_journal_unsynced_bytes", queue.volatile_size, directory)
             samples.set("zbk_journal_unsynced_age_seconds", queue.volatile_us / 1e6, directory)
         for ledger_type, name in TYPES.items():
-            answers = merged([one.answers[ledger_type] for one in (*queues, *writers)])
+            answers = merged([one.answer_times.by_type[ledger_type] for one in (*queues, *writers)])
             samples.put_buckets("zbk_bookie_answer_seconds", answers, name)
 
     def _read_storage(self, samples: Samples, actors: dict[str, Any]) -> None:

@@ -36,12 +36,13 @@ import msgspec
 
 from zbk.actors.base import BookieActor, LendingActor, StopBookie
 from zbk.actors.messages import Sink
-from zbk.actors.serve.add_counts import answer_times
+from zbk.actors.serve.add_counts import AnswerTimes
 from zbk.actors.serve.refusals import refusal_of
 from zbk.actors.serve.sync_queue import AppendGroup, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.metrics.buckets import Buckets
+from zbk.metrics.deferred import Deferred
 from zbk.metrics.refusals import Refusals
 from zbk.system.clock import monotonic_ms, monotonic_ns
 from zbk.system.direct_inbox import Door
@@ -107,10 +108,26 @@ class JournalActor(LendingActor):
         self._unsynced_size_max = unsynced_size_max
         self._groups: list[AppendGroup] = []
         self._size = 0
-        self.waits = Buckets()  # of groups, until the write begins
-        self.writes = Buckets()
-        self.answers = answer_times()  # after a write
+        self._begins_us: list[
+            tuple[int, int]
+        ] = []  # of a turn's writes; when they were handed over
+        self._waits = Buckets()  # of groups, until the write begins
+        self._writes = Buckets()
+        self._observed = Deferred(self._count_write)
+        self.answer_times = AnswerTimes()  # after a write
         self.refusals = Refusals()
+
+    @property
+    def waits(self) -> Buckets:
+        """How long groups waited until their write began. Any thread."""
+        self._observed.count()
+        return self._waits
+
+    @property
+    def writes(self) -> Buckets:
+        """How long writes took. Any thread."""
+        self._observed.count()
+        return self._writes
 
     def handle(self, message: WriteMessage) -> None:
         """Queue a group; write those that are queued when no other comes, or they are large."""
@@ -137,20 +154,27 @@ class JournalActor(LendingActor):
         if failure is not None:
             self._wait_for_space(groups[len(written) :], failure)
         if written:
-            self._written(written)
+            self._observe_writes(self._written(written) or monotonic_ns() // 1_000)
+
+    def _observe_writes(self, ended_us: int) -> None:
+        """Record how long the groups waited and were written: after the answers, not before."""
+        begins, self._begins_us = self._begins_us, []
+        ends = [*[begun_us for _, begun_us in begins[1:]], ended_us]
+        for (handed_us, begun_us), end_us in zip(begins, ends, strict=False):
+            self._observed.put((begun_us - handed_us, end_us - begun_us))
 
     def _append(self, groups: Sequence[AppendGroup]) -> NoSpaceError | None:
         """Append groups in one write; return the error if there was no space."""
         records = [record for group in groups for record in group.records]
         if records:
             begun_us = monotonic_ns() // 1_000
+            first = groups[0]
+            first.handed_us = first.handed_us or begun_us
             try:
                 self._journal.append(records)
             except NoSpaceError as error:
                 return error
-            self.writes.observe(monotonic_ns() // 1_000 - begun_us)
-            if groups[0].handed_us:
-                self.waits.observe(begun_us - groups[0].handed_us)
+            self._begins_us.append((first.handed_us, begun_us))
         return None
 
     def _append_singly(
@@ -195,8 +219,11 @@ class JournalActor(LendingActor):
         with suppress(NoSpaceError):
             self._journal.note_synced()
 
-    def _written(self, groups: Sequence[AppendGroup]) -> None:
-        """Answer the requests that wait for the write, and have the groups synced."""
+    def _written(self, groups: Sequence[AppendGroup]) -> int:
+        """Answer the requests that wait for the write, and have the groups synced.
+
+        Returns when an fsync began in this turn, in microseconds; 0: none did.
+        """
         size = sum(group.size for group in groups)
         answers = [answer for group in groups for answer in group.after_write]
         queue = self._queue
@@ -206,25 +233,26 @@ class JournalActor(LendingActor):
         if answers:
             self._send(answers)
             queue.lone_sync.written(self._now_ms())
-            self._observe_answers(groups)
+            now_us = monotonic_ns() // 1_000
+            for group in groups:
+                if group.received_us and group.write_types:
+                    self.answer_times.answered(group.write_types, now_us - group.received_us)
         kept = [one for one in groups if one.records or one.is_sync_needed or one.is_sync_news]
         if kept:  # the others are adds of bypass ledgers: the journal has nothing of them to sync
             queue.put(kept)
         if any(group.is_sync_needed for group in groups):
             is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()
             if is_lone and not queue.is_running and queue.lone_sync.is_for_writer(self._now_ms()):
-                queue.run()
-            else:
-                self._syncer.tell(Flush())
+                return queue.run()
+            self._syncer.tell(Flush())
         elif queue.unsynced_size >= self._unsynced_size_max:
             self._syncer.tell(Flush())
+        return 0
 
-    def _observe_answers(self, groups: Sequence[AppendGroup]) -> None:
-        now_us = monotonic_ns() // 1_000
-        for group in groups:
-            if group.received_us:
-                for ledger_type in group.write_types:
-                    self.answers[ledger_type].observe(now_us - group.received_us)
+    def _count_write(self, times_us: tuple[int, int]) -> None:
+        wait_us, write_us = times_us
+        self._waits.observe(wait_us)
+        self._writes.observe(write_us)
 
 
 class JournalDoor(Door):
@@ -233,6 +261,12 @@ class JournalDoor(Door):
     def __init__(self, queue: SyncQueue) -> None:
         super().__init__()
         self._queue = queue
+
+    def tell(self, message: object) -> None:
+        """Leave a group, or another message, to the actor."""
+        if isinstance(message, AppendGroup):
+            message.handed_us = monotonic_ns() // 1_000
+        super().tell(message)
 
     def take(self, group: AppendGroup) -> None:
         """Write a lone group in the calling thread, if it is small and fsyncs are fast.

@@ -180,8 +180,8 @@ class StorageActor(LendingActor):
         """Handle one message, and send the output of the turn, in lists."""
         match message:
             case Requests(batch, received_us):
-                self._turn.queue_times.observe_none()  # the front has served them at once
                 self._serve_received(batch, received_us)
+                self._turn.queue_times.observe_none()  # the front has served them at once
             case RequestsWait():
                 self._serve_waiting()
             case LookedUp():
@@ -251,8 +251,8 @@ class StorageActor(LendingActor):
         if not taken.is_held:
             turn.await_syncs(is_awaited=False)
         if taken.batch:  # else a stop has served them, or all are held
-            turn.queue_times.observe(now_us - taken.received_us)
             self._serve_received(taken.batch, taken.received_us)
+            turn.queue_times.observe(now_us - taken.received_us)
         if taken.is_more:
             self.actor_ref.tell(RequestsWait())
 

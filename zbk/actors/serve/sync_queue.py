@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from zbk.actors.messages import Sink
-from zbk.actors.serve.add_counts import answer_times
+from zbk.actors.serve.add_counts import AnswerTimes
 from zbk.durability.lone_sync import LoneSync
 from zbk.metrics.buckets import Buckets
+from zbk.metrics.deferred import Deferred
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_us
@@ -44,7 +45,7 @@ class JournalFile(Protocol):
         ...
 
 
-class AppendGroup(msgspec.Struct, frozen=True):
+class AppendGroup(msgspec.Struct):
     """Records to write under one ticket, and the answers that follow. No records: a barrier."""
 
     ticket: int
@@ -55,7 +56,7 @@ class AppendGroup(msgspec.Struct, frozen=True):
     is_sync_news: bool  # the storage actor waits for ``Synced``
     is_sync_needed: bool  # the storage actor or a client waits for the sync
     received_us: int = 0  # when the front received the requests; 0: there are none
-    handed_us: int = 0  # when the storage actor handed the group to the journal
+    handed_us: int = 0  # when it was handed to the journal, or its write began; 0: not yet
     spans: "Sequence[RequestSpan]" = ()  # of its requests that are traced
     write_types: Sequence[LedgerType] = ()  # of the ledgers with adds answered after the write
     sync_types: Sequence[LedgerType] = ()  # and with adds answered after the sync
@@ -108,8 +109,9 @@ class SyncQueue:
         now_us: Callable[[], int] = monotonic_us,
     ) -> None:
         self.lone_sync = LoneSync()
-        self.fsyncs = Buckets()
-        self.answers = answer_times()  # after a sync
+        self._fsyncs = Buckets()
+        self._observed = Deferred(self._fsyncs.observe)
+        self.answer_times = AnswerTimes()  # after a sync
         self.journal = journal
         self.send = send
         self._journal_no = journal_no
@@ -125,6 +127,12 @@ class SyncQueue:
         self._running_size = 0  # bytes that the fsync under way covers
         self._waiting_since_us = 0  # when the oldest of the queued groups was handed over
         self._running_since_us = 0  # and the oldest of those that the fsync under way covers
+
+    @property
+    def fsyncs(self) -> Buckets:
+        """How long fsyncs took. Any thread."""
+        self._observed.count()
+        return self._fsyncs
 
     @property
     def is_running(self) -> bool:
@@ -157,25 +165,30 @@ class SyncQueue:
             self.unsynced_size += size
             self._progress.written_size += size
 
-    def run(self) -> None:
+    def run(self) -> int:
         """Sync the groups that are queued, and send their answers.
+
+        Returns when the fsync began, in microseconds; 0: no group was queued.
 
         Raises:
             StorageFailedError: the fsync failed; nothing was sent.
         """
         with self._run_lock:
             groups = self._take()
-            if groups:
-                begun_us = self._now_us()
-                self.journal.sync()  # covers these groups: they were written before it began
-                ended_us = self._now_us()
-                if any(group.records for group in groups):  # else it may have had nothing to do
-                    duration_us = ended_us - begun_us
-                    self.lone_sync.synced(duration_us)
-                    self.fsyncs.observe(duration_us)
-                self._running_since_us = self._running_size = 0
-                self._running = ()
-                self._tell(groups, ended_us)
+            if not groups:
+                return 0
+            begun_us = self._now_us()
+            self.journal.sync()  # covers these groups: they were written before it began
+            ended_us = self._now_us()
+            had_records = any(group.records for group in groups)  # else it may have done nothing
+            if had_records:
+                self.lone_sync.synced(ended_us - begun_us)
+            self._running_since_us = self._running_size = 0
+            self._running = ()
+            self._tell(groups, ended_us)
+            if had_records:
+                self._observed.put(ended_us - begun_us)
+            return begun_us
 
     def _take(self) -> list[AppendGroup]:
         with self._groups_lock:
@@ -197,9 +210,8 @@ class SyncQueue:
         if answers:
             self.send(answers)
             for group in groups:
-                if group.received_us:
-                    for ledger_type in group.sync_types:
-                        self.answers[ledger_type].observe(ended_us - group.received_us)
+                if group.received_us and group.sync_types:
+                    self.answer_times.answered(group.sync_types, ended_us - group.received_us)
         if (
             progress.is_watched
             or progress.is_awaited

@@ -16,7 +16,6 @@ from zbk.actors.serve.sync_queue import AppendGroup, SyncProgress
 from zbk.durability.synced_run import SyncedRun
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal.record import JournalRecord
-from zbk.system.clock import monotonic_ns
 from zbk.transport.inbound import Inbound, Outbound
 
 if TYPE_CHECKING:
@@ -134,7 +133,6 @@ class JournalTickets:
             is_sync_news=is_sync_news,
             is_sync_needed=is_waited_for,
             received_us=received_us,
-            handed_us=monotonic_ns() // 1_000,
             spans=ticket.spans,
             write_types=ticket.write_types,
             sync_types=ticket.sync_types,
