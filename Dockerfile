@@ -8,7 +8,7 @@ WORKDIR /src
 COPY requirements/build.txt requirements/run.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt
 RUN python3 -m venv --without-pip /opt/zbk \
- && pip --python /opt/zbk/bin/python3 install --no-cache-dir --require-hashes -r requirements/run.txt
+ && pip --python /opt/zbk/bin/python3 install --no-cache-dir --require-hashes --only-binary :all: -r requirements/run.txt
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY zbk zbk
 COPY spark spark

@@ -46,8 +46,9 @@ demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, th
 test: $(STAMPS)/spark-classes ## all tests but the soak; nine minutes on two cores
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
 
-package: $(STAMPS)/dev ## wheel and sdist in dist/; install them under every Python found, run the Dockerfile's commands
+package: $(STAMPS)/dev ## wheel, sdist, bill of materials in dist/; install them under every Python found, run the Dockerfile's commands
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/python -m hatchling build -d dist
+	@$(BIN)/python -m tests.packaging.sbom dist
 	@$(BIN)/python -m pytest -m package --timeout 0 tests/packaging $(ARGS)
 
 check: $(STAMPS)/dev ## lint, format, types, layers, voice
@@ -98,6 +99,7 @@ lock: ## choose new versions for requirements/*.txt (needs uv)
 	$(COMPILE) pyproject.toml --extra zookeeper --group bench -c requirements/dev.txt -o requirements/bench.txt
 	$(COMPILE) pyproject.toml --group peers -c requirements/dev.txt -o requirements/peers.txt
 	$(COMPILE) pyproject.toml --group docs -c requirements/dev.txt -o requirements/docs.txt
+	$(COMPILE) --group sbom -c requirements/dev.txt -o requirements/sbom.txt
 	$(COMPILE) --upgrade requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## remove the environment and all caches

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.packaging.sbom import LOCKED
 from tests.support.distributions import (
     ROOT,
     USE,
@@ -74,7 +75,7 @@ def test_each_python_installs_it_with_hashed_dependencies(
     built: tuple[Path, Path], tmp_path: Path, version: str, kind: str
 ) -> None:
     python = make_environment(tmp_path / "venv", python_program(version))
-    install(python, "--require-hashes", "-r", str(ROOT / "requirements" / "run.txt"))
+    install(python, *LOCKED, str(ROOT / "requirements" / "run.txt"))
     if kind == "sdist":
         install(python, "--require-hashes", "-r", str(ROOT / "requirements" / "build.txt"))
     install(python, "--no-deps", "--no-build-isolation", str(built[kind == "sdist"]))

@@ -48,17 +48,27 @@ def make_environment(folder: Path, python: str = sys.executable, *, has_pip: boo
     return folder / "bin" / "python"
 
 
-def install(python: Path, *arguments: str) -> None:
-    """Install with the pip of an environment, or with this one if it has none."""
-    has_pip = (python.parent / "pip").exists()
-    pip = [str(python), "-m", "pip"]
-    if not has_pip:
-        pip = [sys.executable, "-m", "pip", "--python", str(python)]
-    options = ["install", "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run(
-        [*pip, *options, *arguments], cwd=python.parent, capture_output=True, text=True, check=False
-    )
+def install(python: Path, *arguments: str, pip: Path | None = None) -> None:
+    """Install into an environment; ``pip`` is the Python of one that has pip, if it has none."""
+    done = run_pip(python, *arguments, pip=pip)
     assert done.returncode == 0, done.stderr
+
+
+def run_pip(
+    python: Path, *arguments: str, pip: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Install with the pip of an environment, or with another one if it has none."""
+    command = [str(python), "-m", "pip"]
+    if not (python.parent / "pip").exists():
+        command = [str(pip or sys.executable), "-m", "pip", "--python", str(python)]
+    options = ["install", "--quiet", "--disable-pip-version-check"]
+    return subprocess.run(
+        [*command, *options, *arguments],
+        cwd=python.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def run_outside(python: Path, *arguments: str) -> str:
