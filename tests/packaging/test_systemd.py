@@ -23,12 +23,12 @@ import zbk
 from tests.support import address_families
 from tests.support.cluster import lone_ledger
 from tests.support.machine import patient_s
+from tests.support.system_calls import permitted_calls
 from tests.support.waiting import wait_until
 from zbk.cli.generate.systemd import unit
 from zbk.system.ports import free_ports
 
 PROGRAM = Path(sys.executable).with_name("zbk")
-ANALYZE = shutil.which("systemd-analyze")
 
 
 class Service:
@@ -49,6 +49,7 @@ class Service:
             path.mkdir()
         options = ["--config", str(config_file), "--log-format", "json"]
         text = unit("bookie", "zbk", [str(PROGRAM), "bookie", "run", *options], self.directories)
+        self.unit = text
         lines = [line.partition("=") for line in text.splitlines() if "=" in line]
         self.fields = {name: value for name, _, value in lines}
         self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -134,7 +135,6 @@ def files_in(folder: str) -> Iterator[Path]:
     return (path for path in Path(folder).rglob("*") if path.is_file())
 
 
-@pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 @pytest.mark.skipif(not is_permitted(["strace", "-o", "/dev/null"]), reason="there is no strace")
 def test_a_bookie_calls_only_what_its_unit_permits(service: Service) -> None:
     trace = service.folder / "trace"
@@ -144,20 +144,7 @@ def test_a_bookie_calls_only_what_its_unit_permits(service: Service) -> None:
     text = trace.read_text("utf-8", "replace")
     calls = set(re.findall(r"^\d+ +([a-z_0-9]+)\(", text, re.MULTILINE))
     assert {"openat", "socket"} <= calls
-    assert calls - permitted(service.fields["SystemCallFilter"]) == set()
+    assert calls - permitted_calls(service.unit) == set()
     families = set(re.findall(r"^\d+ +socket\((AF_\w+)", text, re.MULTILINE))
     assert "AF_INET" in families
     assert families <= set(service.fields["RestrictAddressFamilies"].split())
-
-
-def permitted(name: str) -> set[str]:
-    """Return the system calls of a set of systemd, and of the sets in it."""
-    done = subprocess.run(
-        [ANALYZE or "", "syscall-filter", name], capture_output=True, text=True, check=True
-    )
-    words = [line.split()[0] for line in done.stdout.splitlines()[1:] if line.strip()]
-    found = {word for word in words if word[0] not in "@#"}
-    for word in words:
-        if word[0] == "@":
-            found |= permitted(word)
-    return found

@@ -42,6 +42,8 @@ TimeoutStopSec=60s
 LimitNOFILE=65536
 
 UMask=0027
+MemorySwapMax=0
+LimitCORE=1
 NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
@@ -64,12 +66,21 @@ LockPersonality=yes
 RemoveIPC=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources @keyring process_vm_readv process_vm_writev userfaultfd
+SystemCallFilter=~unshare setns
+SystemCallFilter=sched_setscheduler fchown
 SystemCallErrorNumber=EPERM
 
 [Install]
 WantedBy=multi-user.target
 """
-"""AF_NETLINK: ZeroMQ reads the list of interfaces through it, and aborts the process without."""
+"""AF_NETLINK: ZeroMQ reads the list of interfaces through it, and aborts the process without.
+
+MemorySwapMax: keys are in the memory of the process, in more than one place, because Python and
+ZeroMQ copy them. None of it reaches a disk as swap; locks of some pages would not do. LimitCORE:
+the kernel writes no core file of one byte, and at 0 it would still start a handler of dumps.
+SystemCallFilter: ZeroMQ calls sched_setscheduler and aborts the process if that fails; SQLite
+calls fchown for root. `tests/security/test_system_calls.py` compares it with a bookie's calls."""
 
 
 @click.command(
