@@ -6,6 +6,7 @@ python -m benchmarks.experiments recovery   # a writer dies; its ledger is recov
 python -m benchmarks.experiments replacement # a bookie dies under a writer, PD and VD in turn
 python -m benchmarks.experiments restart    # a bookie dies; it replays its journal
 python -m benchmarks.experiments repair     # a bookie is lost; its ledgers are copied
+python -m benchmarks.experiments striping   # a ledger on five bookies beside one on three
 python -m benchmarks.experiments write --slow-bookie 50ms   # a bookie lags; a client writes
 """
 
@@ -45,6 +46,10 @@ from zbk.cli.streams import open_streams
             "repair": (
                 "commands:repair",
                 "Kill a bookie and measure how fast autorecovery repairs its ledgers.",
+            ),
+            "striping": (
+                "commands:striping",
+                "Write ledgers that are striped over five bookies beside ledgers on three.",
             ),
             "write": (
                 "commands:write",

@@ -11,6 +11,7 @@ from benchmarks.experiments.repair import RepairLoad, run_repair
 from benchmarks.experiments.replacement import ReplacementLoad, run_replacement
 from benchmarks.experiments.restart import RestartLoad, run_restart
 from benchmarks.experiments.slow_disks import run_slow_disks
+from benchmarks.experiments.striping import StripingLoad, run_striping
 from zbk.cli.bench.options import (
     count_option,
     load_of,
@@ -207,6 +208,41 @@ def repair(
             on_progress=on_progress,
         )
     print_object(fields_of(result), output)
+
+
+@command(
+    "striping",
+    (f"{PROGRAM} striping", "five bookies beside three, which share the cores"),
+    (f"{PROGRAM} striping --bookie-cpu 15", "each bookie has 15 % of a core (root only)"),
+)
+@count_option(10_000, "Entries of each ledger.")
+@size_option("--size", "entry_size", default="16KiB", help_text="Payload of an entry.")
+@integer_option("--rounds", "round_count", default=3, help_text="Rounds of each ledger, in turn.")
+@integer_option(
+    "--bookie-cpu",
+    "bookie_cpu_percent",
+    low=0,
+    default=0,
+    help_text="Percent of one core that each bookie may use; 0: no limit. Needs root.",
+)
+@output_option
+def striping(
+    count: int, entry_size: int, round_count: int, bookie_cpu_percent: int, output: Format
+) -> None:
+    """Write VD ledgers that are striped over five bookies beside ledgers on three.
+
+    Runs in a temporary cluster of five bookies on SQLite.
+    """
+    load = StripingLoad(
+        entry_size=entry_size,
+        entry_count=count,
+        round_count=round_count,
+        bookie_cpu_percent=bookie_cpu_percent,
+    )
+    note("starting a temporary cluster of five bookies")
+    with bench_folder() as folder, saying() as on_progress:
+        result = run_striping(folder, load, on_progress=on_progress)
+    print_object({"measured": "striping"} | fields_of(result), output)
 
 
 @command(
