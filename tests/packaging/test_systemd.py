@@ -23,9 +23,13 @@ import zbk
 from tests.support import address_families
 from tests.support.cluster import lone_ledger
 from tests.support.machine import patient_s
+from tests.support.secure_cluster import Keyring
 from tests.support.system_calls import permitted_calls
 from tests.support.waiting import wait_until
-from zbk.cli.generate.systemd import unit
+from zbk.cli.generate.systemd import _secrets, unit
+from zbk.metadata.records.principals import PrincipalStore
+from zbk.metadata.stores.connect import open_store
+from zbk.security.principals import with_key
 from zbk.system.ports import free_ports
 
 PROGRAM = Path(sys.executable).with_name("zbk")
@@ -48,14 +52,32 @@ class Service:
         for path in (self.store, *map(Path, self.directories)):
             path.mkdir()
         options = ["--config", str(config_file), "--log-format", "json"]
-        text = unit("bookie", "zbk", [str(PROGRAM), "bookie", "run", *options], self.directories)
-        self.unit = text
-        lines = [line.partition("=") for line in text.splitlines() if "=" in line]
-        self.fields = {name: value for name, _, value in lines}
+        self._words = [str(PROGRAM), "bookie", "run", *options]
+        self._read(unit("bookie", "zbk", self._words, self.directories))
         self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
         self.environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         init = [str(PROGRAM), "bookie", "init", "--config", str(config_file)]
         subprocess.run(init, env=self.environment, check=True, capture_output=True)
+
+    def _read(self, text: str) -> None:
+        self.unit = text
+        lines = [line.partition("=") for line in text.splitlines() if "=" in line]
+        self.fields = {name: value for name, _, value in lines}
+
+    def give(self, secrets: list[str]) -> None:
+        """Give the service secrets as systemd does: copies that only its user may read."""
+        self._read(unit("bookie", "zbk", self._words, self.directories, secrets))
+        credentials = self.folder / "credentials" / "zbk-bookie.service"
+        credentials.mkdir(parents=True, mode=0o700)
+        for name, source in re.findall("^LoadCredential=([^:]+):(.*)$", self.unit, re.MULTILINE):
+            copy = credentials / name
+            copy.write_bytes(Path(source).read_bytes())
+            copy.chmod(0o440)  # the group is that of root, and an access list names the user
+        for name, value in re.findall(r"^Environment=(\w+)=(.*)$", self.unit, re.MULTILINE):
+            self.environment[name] = value.replace("%d", str(credentials))
+        for source in re.findall("^EnvironmentFile=(.*)$", self.unit, re.MULTILINE):
+            lines = (line.partition("=") for line in Path(source).read_text().splitlines())
+            self.environment |= {name: value for name, _, value in lines}
 
     @contextmanager
     def started(self, prefix: Sequence[str]) -> Iterator[None]:
@@ -129,6 +151,26 @@ def test_a_bookie_works_in_the_sandbox_of_its_unit(service: Service) -> None:
     assert not (service.folder / "refused").exists()
     modes = {path.stat().st_mode & 0o027 for one in service.directories for path in files_in(one)}
     assert modes == {0}, "UMask"
+
+
+def test_a_key_comes_as_a_credential_and_options_in_a_file(service: Service) -> None:
+    keys = Keyring.of(service.folder / "keys", "bookie", "alice")
+    store = open_store(service.metadata)
+    key = keys.public("alice").public_key
+    PrincipalStore(store).change(lambda now: with_key(now, "alice", key, ["operator"]))
+    store.close()
+    variables = service.folder / "variables"
+    variables.write_text("ZBK_BOOKIE_RACK=r7\n")
+    service.give(_secrets(keys.path("bookie"), "", str(variables)))
+    assert service.environment["ZBK_KEY"] != keys.path("bookie")
+
+    with service.started([]), zbk.connect(service.metadata, key=keys.path("alice")) as client:
+        wait_until(lambda: len(client.list_bookies()) == 1)
+        (bookie,) = client.list_bookies()
+        assert bookie.public_key == keys.public("bookie").public_key
+        assert bookie.rack == "r7"
+        with lone_ledger(client) as ledger:
+            assert ledger.append(b"kept") == 0
 
 
 def files_in(folder: str) -> Iterator[Path]:

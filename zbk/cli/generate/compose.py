@@ -36,7 +36,7 @@ TOKEN_VOLUME: Final = f"token:{TOKEN_DIR}"
     cls=ZbkCommand,
     examples=[
         ("zbk generate compose > compose.yaml", "then: docker compose up -d"),
-        ("zbk generate compose --keys ./keys --metadata-user zbk > compose.yaml", "closed"),
+        ("zbk generate compose --keys ./keys --own-keys --metadata-user zbk", "a closed cluster"),
         ("docker compose exec autorecovery zbk status", "zbk in the network of the containers"),
     ],
 )
@@ -50,8 +50,17 @@ TOKEN_VOLUME: Final = f"token:{TOKEN_DIR}"
     help="Folder of the host with bookie.key, autorecovery.key and console.key, which user 10001 "
     "owns; with --metadata-user also zookeeper.password.  [default: no keys]",
 )
+@click.option(
+    "--own-keys",
+    "has_own_keys",
+    is_flag=True,
+    help="Each bookie has a key of its own: bookie1.key, bookie2.key and so on, in place of "
+    "bookie.key.",
+)
 @click.option("--metadata-user", metavar="NAME", default="", help="User of ZooKeeper.")
-def compose(bookie_count: int, image: str, keys_dir: str, metadata_user: str) -> None:
+def compose(
+    *, bookie_count: int, image: str, keys_dir: str, has_own_keys: bool, metadata_user: str
+) -> None:
     """Print a compose file: ZooKeeper, bookies, autorecovery, console.
 
     The console is at http://127.0.0.1:8710 of the host. Bookies are advertised under the names of
@@ -64,10 +73,17 @@ def compose(bookie_count: int, image: str, keys_dir: str, metadata_user: str) ->
     """
     document = compose_file(bookie_count, image)
     if keys_dir:
-        closing = Closing(source=keys_dir, metadata=METADATA, metadata_user=metadata_user)
+        closing = Closing(
+            source=keys_dir,
+            metadata=METADATA,
+            metadata_user=metadata_user,
+            has_own_keys=has_own_keys,
+        )
         document = close_compose(document, closing)
     elif metadata_user:
         raise InvalidOptionError("metadata-user", metadata_user, "needs --keys")
+    elif has_own_keys:
+        raise InvalidOptionError("own-keys", value=True, reason="needs --keys")
     click.echo(f"# Written by `zbk generate compose` of zbk {zbk.__version__}.")
     click.echo(yaml_text([document]), nl=False)
 

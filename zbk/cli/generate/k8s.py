@@ -50,7 +50,10 @@ START_S: Final = 3_600
         ("zbk generate k8s --metadata zk://zookeeper:2181/zbk > zbk.yaml", "kubectl apply -f ..."),
         ("zbk generate k8s --bookies 5 --storage 1Ti --journal-storage 20Gi", "larger"),
         ("zbk generate k8s --bookies 5 --token-secret zbk-token", "again, with the token it has"),
-        ("zbk generate k8s --key-secret zbk-keys --metadata-user zbk", "a closed cluster"),
+        (
+            "zbk generate k8s --key-secret zbk-keys --own-keys --metadata-user zbk",
+            "a closed cluster",
+        ),
     ],
 )
 @click.option(
@@ -82,6 +85,13 @@ START_S: Final = 3_600
     help="Secret that exists and has bookie.key, autorecovery.key and console.key; with "
     "--metadata-user also zookeeper.password, and with zk+tls:// ca.pem.  [default: no keys]",
 )
+@click.option(
+    "--own-keys",
+    "has_own_keys",
+    is_flag=True,
+    help="Each bookie has a key of its own: zbk-bookie-0.key, zbk-bookie-1.key and so on, in place "
+    "of bookie.key.",
+)
 @click.option("--metadata-user", metavar="NAME", default="", help="User of ZooKeeper.")
 def k8s(
     *,
@@ -92,6 +102,7 @@ def k8s(
     journal_storage: str,
     token_secret: str,
     key_secret: str,
+    has_own_keys: bool,
     metadata_user: str,
 ) -> None:
     """Print Kubernetes manifests: bookies, autorecovery, console.
@@ -111,13 +122,20 @@ def k8s(
     """
     if metadata_user and not key_secret:
         raise InvalidOptionError("metadata-user", metadata_user, "needs --key-secret")
+    if has_own_keys and not key_secret:
+        raise InvalidOptionError("own-keys", value=True, reason="needs --key-secret")
     click.echo(f"# Written by `zbk generate k8s` of zbk {zbk.__version__}.")
     sizes = {"journal": journal_storage, "ledgers": storage}
     secret = token_secret or TOKEN_NAME
     documents = [] if token_secret else [token_manifest(new_token())]
     made = manifests(metadata, bookie_count, image, sizes, secret)
     if key_secret:
-        closing = Closing(source=key_secret, metadata=metadata, metadata_user=metadata_user)
+        closing = Closing(
+            source=key_secret,
+            metadata=metadata,
+            metadata_user=metadata_user,
+            has_own_keys=has_own_keys,
+        )
         made = [close_manifest(one, closing) for one in made]
     documents += made
     click.echo(yaml_text(documents), nl=False)

@@ -40,7 +40,7 @@ RestartSec=5s
 RestartPreventExitStatus={exit_codes}
 TimeoutStopSec=60s
 LimitNOFILE=65536
-
+{secrets}
 UMask=0027
 MemorySwapMax=0
 LimitCORE=1
@@ -91,6 +91,10 @@ calls fchown for root. `tests/security/test_system_calls.py` compares it with a 
             "zbk generate systemd --config /etc/zbk/bookie.toml > zbk-bookie.service",
             "a bookie; the file belongs into /etc/systemd/system",
         ),
+        (
+            "zbk generate systemd --config /etc/zbk/bookie.toml --key /etc/zbk/bookie1.key",
+            "the service gets the key from systemd; only root may read the file",
+        ),
         ("zbk generate systemd --unit autorecovery", "the auditor and the workers"),
         ("zbk generate systemd --unit console --metadata zk://zk1:2181/zbk", "the web console"),
     ],
@@ -113,6 +117,28 @@ calls fchown for root. `tests/security/test_system_calls.py` compares it with a 
     help="File with the token of the admin APIs: bookies require it, and the console shows it to "
     "them. `zbk generate token` makes one.",
 )
+@click.option(
+    "--key",
+    "key_file",
+    metavar="FILE",
+    default="",
+    help="Private key file, which systemd gives to the service as a credential: it may belong to "
+    "root. It counts before one in --config.",
+)
+@click.option(
+    "--metadata-password-file",
+    "password_file",
+    metavar="FILE",
+    default="",
+    help="File with the password of the user of ZooKeeper, likewise.",
+)
+@click.option(
+    "--environment-file",
+    metavar="FILE",
+    default="",
+    help="File with variables of the service, a line NAME=VALUE for each, which systemd reads as "
+    "root. They count before --config and --key.",
+)
 @directory_options
 def systemd(
     *,
@@ -120,12 +146,17 @@ def systemd(
     user: str,
     program: str | None,
     token_file: str,
+    key_file: str,
+    password_file: str,
+    environment_file: str,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
     """Print a systemd unit for a bookie, autorecovery or the console.
 
     The service may write to its directories only, which are those of --config, or /var/lib/zbk. A
     bookie whose directories lack its history is not restarted. `systemctl edit` adds to the unit.
+
+    --key and --metadata-password-file need systemd 250 or later on the host of the service.
 
     The console serves the cluster of --metadata, or of the file of a bookie in --config, at
     http://127.0.0.1:8710.
@@ -144,12 +175,19 @@ def systemd(
         command = [kind, "run", "--config", _absolute(shown), "--log-format", "json"]
         if token_file:
             command += ["--http-token-file", _absolute(token_file)]
-    text = unit(kind, user, [_absolute(program or _program()), *command], directories)
+    secrets = _secrets(key_file, password_file, environment_file)
+    text = unit(kind, user, [_absolute(program or _program()), *command], directories, secrets)
     click.echo(text, nl=False)
 
 
-def unit(kind: str, user: str, words: Sequence[str], directories: Sequence[str]) -> str:
-    """Return the text of a unit that runs the command ``words``.
+def unit(
+    kind: str,
+    user: str,
+    words: Sequence[str],
+    directories: Sequence[str],
+    secrets: Sequence[str] = (),
+) -> str:
+    """Return the text of a unit that runs the command ``words``; ``secrets`` are lines of it.
 
     Raises:
         InvalidOptionError: a directory is not absolute.
@@ -162,6 +200,7 @@ def unit(kind: str, user: str, words: Sequence[str], directories: Sequence[str])
         paths=" ".join(_quoted(_absolute(one)) for one in dict.fromkeys(directories)) or STATE_DIR,
         home="read-only" if Path(words[0]).parts[1:2] in _HOMES else "yes",
         exit_codes=f"2 {EXIT_LOST_HISTORY}",
+        secrets="".join(f"{line}\n" for line in secrets),
     )
 
 
@@ -174,6 +213,22 @@ def _console_command(metadata: str, token_file: str) -> list[str]:
         raise InvalidOptionError("metadata", "", reason)
     token = ["--bookie-token-file", _absolute(token_file)] if token_file else []
     return ["console", "--metadata", metadata, "--http", CONSOLE, "--log-format", "json", *token]
+
+
+def _secrets(key_file: str, password_file: str, environment_file: str) -> list[str]:
+    """Return the lines that bring the secrets of a service.
+
+    ``%d`` is the directory of its credentials: in memory that is never swapped, for its user only.
+    """
+    lines = []
+    if environment_file:
+        lines.append(f"EnvironmentFile={_escaped(_absolute(environment_file))}")
+    for variable, file in (("ZBK_KEY", key_file), ("ZBK_METADATA_PASSWORD_FILE", password_file)):
+        if file:
+            name = variable.removeprefix("ZBK_").lower()
+            lines.append(f"LoadCredential={name}:{_escaped(_absolute(file))}")
+            lines.append(f"Environment={variable}=%d/{name}")
+    return lines
 
 
 def _absolute(path: str) -> str:
@@ -193,5 +248,9 @@ def _quoted(word: str) -> str:
     >>> _quoted("/a b"), _quoted("/50%")
     ('"/a b"', '/50%%')
     """
-    text = word.replace("%", "%%")
+    text = _escaped(word)
     return f'"{text}"' if " " in text else text
+
+
+def _escaped(word: str) -> str:
+    return word.replace("%", "%%")
