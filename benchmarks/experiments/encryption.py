@@ -4,6 +4,9 @@ Two clusters of three bookies run at the same time; only one of them works. The 
 require keys, those of the other have none. Each round appends entries with ``append_many``, then
 some one by one, in either cluster, the first one in turn. The figures are medians of the rounds.
 
+The CPU time of an append is that of the client and of the three bookies together. Other work on the
+machine changes it less than the rate, so ``tests/security/test_encryption_cost.py`` watches it.
+
 Then connections are opened to one encrypting bookie, ``CONNECTING_COUNT`` at a time, by one
 process: each is through its handshake when its HELLO is answered.
 """
@@ -23,6 +26,7 @@ from zbk.cluster.local import LocalCluster
 from zbk.cluster.local_keys import LocalKeys
 from zbk.security.keys import KeyPair, read_pair, read_public
 from zbk.system.clock import monotonic_s
+from zbk.system.process import usage
 from zbk.transport.curve import connect_encrypted
 from zbk.wire import codec
 from zbk.wire.messages import Hello, HelloAnswer
@@ -44,12 +48,15 @@ class EncryptionLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EncryptionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians of the rounds; the ratio and the difference are those within a round."""
+    """Medians of the rounds; the ratio of rates and the difference are those within a round."""
 
     load: EncryptionLoad
     plain_entries_per_s: float
     encrypted_entries_per_s: float
     rate_ratio: float
+    plain_cpu_us: float  # for each entry
+    encrypted_cpu_us: float
+    cpu_ratio: float  # plain to encrypted, of all rounds together: 1 if encryption costs nothing
     plain_p50_ms: float
     encrypted_p50_ms: float
     added_p50_ms: float
@@ -60,7 +67,20 @@ class _Round(msgspec.Struct, frozen=True):
     """What one cluster did in one round."""
 
     entries_per_s: float
+    cpu_us: float
     p50_ms: float
+
+
+class _Side(msgspec.Struct, frozen=True):
+    """One cluster and its client."""
+
+    cluster: LocalCluster
+    client: Client
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of this process and of the bookies so far."""
+        pids = [None, *(one.pid for one in self.cluster.bookies)]
+        return sum(usage(pid).cpu_ms for pid in pids) / 1_000
 
 
 def run_encryption(folder: Path, load: EncryptionLoad) -> EncryptionResult:
@@ -69,18 +89,15 @@ def run_encryption(folder: Path, load: EncryptionLoad) -> EncryptionResult:
         keys = LocalKeys(folder / "encrypted")
         encrypted = stack.enter_context(_cluster(folder / "encrypted" / "data", keys))
         plain = stack.enter_context(_cluster(folder / "plain", None))
-        clients = {
-            "plain": stack.enter_context(connect(plain.metadata_uri)),
-            "encrypted": stack.enter_context(
-                connect(encrypted.metadata_uri, key=keys.path("client"))
-            ),
-        }
-        found: dict[str, list[_Round]] = {name: [] for name in clients}
-        for client in clients.values():
-            _round(client, load)  # warm
+        open_client = stack.enter_context(connect(plain.metadata_uri))
+        key_client = stack.enter_context(connect(encrypted.metadata_uri, key=keys.path("client")))
+        sides = {"plain": _Side(plain, open_client), "encrypted": _Side(encrypted, key_client)}
+        found: dict[str, list[_Round]] = {name: [] for name in sides}
+        for side in sides.values():
+            _round(side, load)  # warm
         for number in range(load.round_count):
-            for name in [*clients][:: -1 if number % 2 else 1]:
-                found[name].append(_round(clients[name], load))
+            for name in [*sides][:: -1 if number % 2 else 1]:
+                found[name].append(_round(sides[name], load))
         server_key = read_public(keys.path("bookie")).public_key
         pair = read_pair(keys.path("client"))
         address = encrypted.bookies[0].address
@@ -100,25 +117,26 @@ def _cluster(folder: Path, keys: LocalKeys | None) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def _round(client: Client, load: EncryptionLoad) -> _Round:
+def _round(side: _Side, load: EncryptionLoad) -> _Round:
     payload = bytes(load.entry_size)
-    with client.create_ledger() as ledger:
+    with side.client.create_ledger() as ledger:
         ledger.append(payload)
-        begun_s = monotonic_s()
+        begun_s, begun_cpu_s = monotonic_s(), side.cpu_s()
         futures = [
             ledger.append_many([payload] * load.batch_count)
             for _ in range(load.entry_count // load.batch_count)
         ]
         for future in futures:
             future.result()
-        seconds = monotonic_s() - begun_s
+        seconds, cpu_s = monotonic_s() - begun_s, side.cpu_s() - begun_cpu_s
         times = [monotonic_s()]
         for _ in range(load.lone_count):
             ledger.append(payload)
             times.append(monotonic_s())
-    client.delete_ledger(ledger.ledger_id)
+    side.client.delete_ledger(ledger.ledger_id)
     lone_s = statistics.median(after - before for before, after in pairwise(times))
-    return _Round(load.entry_count / seconds, lone_s * 1_000)
+    cpu_us = cpu_s * 1_000_000 / load.entry_count
+    return _Round(load.entry_count / seconds, cpu_us, lone_s * 1_000)
 
 
 def _handshakes_per_s(address: str, server_key: str, pair: KeyPair, count: int) -> float:
@@ -149,6 +167,9 @@ def _result(
         plain_entries_per_s=statistics.median(one.entries_per_s for one in plain),
         encrypted_entries_per_s=statistics.median(one.entries_per_s for one in encrypted),
         rate_ratio=statistics.median(on.entries_per_s / off.entries_per_s for off, on in pairs),
+        plain_cpu_us=statistics.median(one.cpu_us for one in plain),
+        encrypted_cpu_us=statistics.median(one.cpu_us for one in encrypted),
+        cpu_ratio=sum(one.cpu_us for one in plain) / sum(one.cpu_us for one in encrypted),
         plain_p50_ms=statistics.median(one.p50_ms for one in plain),
         encrypted_p50_ms=statistics.median(one.p50_ms for one in encrypted),
         added_p50_ms=statistics.median(on.p50_ms - off.p50_ms for off, on in pairs),

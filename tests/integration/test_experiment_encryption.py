@@ -18,6 +18,7 @@ def test_appends_with_and_without_encryption_and_handshakes_are_measured(tmp_pat
     assert found["plain_entries_per_s"] > 0
     assert found["encrypted_entries_per_s"] > 0
     assert found["rate_ratio"] > 0
+    assert found["cpu_ratio"] > 0
     assert found["handshakes_per_s"] > 0
     assert found["encrypted_p50_ms"] > 0
     assert list(tmp_path.glob("zbk-bench-*")) == []
