@@ -5,6 +5,7 @@ Every entry that is kept is compared after each step.
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -91,9 +92,16 @@ def test_kept_entries_are_the_same_after_each_step(
         found = shell.run("bookie", *arguments, bookie.bookie_id, "-o", "json")
         return dict(json.loads(found.stdout))
 
+    def is_connected() -> bool:
+        """Whether the client has noticed that the bookie is back: until then requests may fail."""
+        with suppress(zbk.NotEnoughBookiesError, zbk.BookieUnavailableError):
+            return bool(client.bookie_info(bookie.bookie_id))
+        return False
+
     def start_again() -> None:
         cluster.kill(bookie.index)
         cluster.restart(bookie.index)
+        wait_until(is_connected, what="the connection")
 
     ledgers = Ledgers(client)
     ledgers.append(ledgers.open, LARGE)

@@ -38,15 +38,18 @@ def console(cluster: LocalCluster) -> Iterator[str]:
         yield url
 
 
-def unsynced_writers(client: zbk.Client, *counts: int) -> list[zbk.LedgerWriter]:
-    """Return writers of VD ledgers of which so many entries are not synced, in that order."""
-    writers = [client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL) for _ in counts]
+def synced_writers(client: zbk.Client, count: int) -> list[zbk.LedgerWriter]:
+    """Return writers of VD ledgers whose entries are all synced."""
+    writers = [client.create_ledger(ledger_type=zbk.LedgerType.VD_JOURNAL) for _ in range(count)]
     for writer in writers:
         writer.append_many([b"durable"] * 5)
         writer.sync()  # of a bookie's whole journal
-    for writer, count in zip(writers, counts, strict=True):
-        writer.append_many([b"y" * 100] * count).result()
     return writers
+
+
+def append(writer: zbk.LedgerWriter, count: int) -> None:
+    """Append so many entries of 100 bytes, acknowledged and not synced."""
+    writer.append_many([b"y" * 100] * count).result()
 
 
 def shown(console: str, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -57,7 +60,8 @@ def shown(console: str, path: str) -> Any:  # noqa: ANN401 - JSON
 def test_a_look_at_a_ledger_does_not_make_its_entries_durable(
     client: zbk.Client, console: str
 ) -> None:
-    (writer,) = unsynced_writers(client, UNSYNCED_COUNT)
+    (writer,) = synced_writers(client, 1)
+    append(writer, UNSYNCED_COUNT)
     path = f"/ledgers/{writer.ledger_id}.json"
     looks = [shown(console, path)["at_risk_count"] for _ in range(3)]
     assert looks == [UNSYNCED_COUNT] * 3
@@ -69,7 +73,7 @@ def test_a_look_at_a_ledger_does_not_make_its_entries_durable(
 def test_the_largest_of_the_cluster_are_listed_and_stay_unsynced(
     cluster: LocalCluster, client: zbk.Client, console: str, tmp_path: Path
 ) -> None:
-    small, large = unsynced_writers(client, 10, 400)
+    small, large = synced_writers(client, 2)
     ids = [large.ledger_id, small.ledger_id]
     shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
 
@@ -78,6 +82,9 @@ def test_the_largest_of_the_cluster_are_listed_and_stay_unsynced(
         assert done.stderr == b""
         return [json.loads(line) for line in done.stdout.splitlines()]
 
+    append(small, 10)
+    wait_until(lambda: bool(listed("age")))  # an age has milliseconds: the other is younger
+    append(large, 400)
     by_size, by_age = listed("size"), listed("age")
     assert [one["ledger_id"] for one in by_size] == ids
     assert [one["entry_count"] for one in by_size] == [400, 10]
