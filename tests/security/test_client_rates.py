@@ -7,6 +7,7 @@ import pytest
 
 import zbk
 from tests.support.cluster import QUICK, lone_ledger
+from tests.support.secure_cluster import Keyring
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
 
@@ -58,3 +59,33 @@ def test_a_client_that_writes_more_than_its_rate_is_slowed_down_and_loses_nothin
         assert ledger.last_add_confirmed == count - 1
         kept = client.open_ledger(ledger.ledger_id).read(0, count - 1)
         assert sum(len(entry.payload) for entry in kept) == count * len(payload)
+
+
+def test_all_connections_with_one_key_have_one_rate(tmp_path: Path) -> None:
+    keys = Keyring.of(tmp_path / "keys", "bookie", "guest", "alice")
+    with LocalCluster(
+        tmp_path / "data",
+        bookie_count=1,
+        bookie_options=QUICK | {"identity_fence_rate": FENCE_RATE},
+        bookie_flags=("--key", keys.path("bookie")),
+    ) as cluster:
+        keys.admit(cluster, "guest", "guest")
+        keys.admit(cluster, "alice", "alice")
+        keys.wait_for(cluster, "guest", "alice")
+        with (
+            keys.connect(cluster, "guest") as one,
+            keys.connect(cluster, "guest") as other,
+            keys.connect(cluster, "alice") as alice,
+        ):
+            writers = one.create_ledgers(
+                3 * FENCE_RATE, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1
+            )
+            began_s = monotonic_s()
+            for number, writer in enumerate(writers):
+                (one, other)[number % 2].recover_ledger(writer.ledger_id)
+            took_s = monotonic_s() - began_s
+            with lone_ledger(alice) as own:
+                own.append(b"x")
+            alice.recover_ledger(own.ledger_id)
+
+            assert took_s > (3 * FENCE_RATE - FENCE_RATE // 4 - 1) / FENCE_RATE - 0.1
