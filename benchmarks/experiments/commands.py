@@ -231,7 +231,7 @@ def striping(
 ) -> None:
     """Write VD ledgers that are striped over five bookies beside ledgers on three.
 
-    Runs in a temporary cluster of five bookies on SQLite.
+    Runs in temporary clusters of five bookies on SQLite, one after the other.
     """
     load = StripingLoad(
         entry_size=entry_size,
@@ -239,7 +239,7 @@ def striping(
         round_count=round_count,
         bookie_cpu_percent=bookie_cpu_percent,
     )
-    note("starting a temporary cluster of five bookies")
+    note("starting temporary clusters of five bookies")
     with bench_folder() as folder, saying() as on_progress:
         result = run_striping(folder, load, on_progress=on_progress)
     print_object({"measured": "striping"} | fields_of(result), output)
