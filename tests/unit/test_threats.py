@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| S(\d+) \| (.+?) \| (.*) \|$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
-def tests_in(path: str) -> set[str]:
+def functions_of(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text("utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
@@ -30,7 +30,7 @@ def test_each_threat_has_tests_that_are_there(number: int) -> None:
     assert named
     assert cell.count("tests/") == len(named), "each is a file and a test"
     for path, name in named:
-        assert name in tests_in(path), f"S{number}: there is no {name} in {path}"
+        assert name in functions_of(path), f"S{number}: there is no {name} in {path}"
 
 
 def test_each_file_of_tests_of_security_is_named_or_about_commands() -> None:
