@@ -70,6 +70,7 @@ _LONG_WAITING: Final = (
     f"{_INTEGRATION}/test_chaos_short.py",
     f"{_INTEGRATION}/test_soak_short.py",
     "tests/packaging/",
+    "tests/security/",
     "tests/docs/",
     f"{_INTEGRATION}/",
 )
