@@ -13,7 +13,7 @@ import errno
 import os
 import socket
 import threading
-from asyncio.constants import ACCEPT_RETRY_DELAY
+from asyncio import constants
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from zbk.config.http_address import is_loopback, parse_http
 from zbk.errors import InvalidOptionError
 from zbk.http.connection import BoundedConnection, close_longest_waiting, open_connections
 from zbk.http.guard import HEAD_SIZE_MAX, Guard, own_names
+from zbk.system.clock import monotonic_s
+from zbk.system.descriptors import is_no_descriptor
 from zbk.system.event_log import EventLog
 
 BACKLOG: Final = 64
@@ -80,6 +82,27 @@ class HttpServer:
         await self._server.serve(sockets=[self._listener])
 
 
+class PatientListener(socket.socket):
+    """A listening socket that is asked once after a lack of descriptors, and not again at once.
+
+    asyncio accepts ``BACKLOG`` times in a row. It goes on after such an error, and plans to look
+    again after ``ACCEPT_RETRY_DELAY`` for each of them; on a busy machine each look is a row again.
+    """
+
+    _paused_until_s = 0.0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; there is none for a while after a lack of descriptors."""
+        if monotonic_s() < self._paused_until_s:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        try:
+            return super().accept()
+        except OSError as error:
+            if is_no_descriptor(error):
+                self._paused_until_s = monotonic_s() + constants.ACCEPT_RETRY_DELAY / 2
+            raise
+
+
 class _Server(uvicorn.Server):
     """uvicorn without ticks, ended by ``request_stop``."""
 
@@ -108,10 +131,10 @@ class _Server(uvicorn.Server):
 
     def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            # asyncio pauses for a second after a burst of tries: free one descriptor for each pause
+        if isinstance(error, OSError) and is_no_descriptor(error):
+            # asyncio pauses for a second: free one descriptor for each pause
             if self._loop.time() >= self._next_closing_s:
-                self._next_closing_s = self._loop.time() + ACCEPT_RETRY_DELAY / 2
+                self._next_closing_s = self._loop.time() + constants.ACCEPT_RETRY_DELAY / 2
                 close_longest_waiting(self.server_state.connections)
             return
         LOG.error(
@@ -144,7 +167,7 @@ def listen(host: str, port: int) -> socket.socket:
         InvalidOptionError: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = PatientListener(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

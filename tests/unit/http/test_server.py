@@ -19,6 +19,7 @@ from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.errors import InvalidOptionError
 from zbk.http import HttpServer, connection, guard, serve, server
+from zbk.http.server import PatientListener
 from zbk.system.clock import monotonic_ms
 
 
@@ -315,7 +316,7 @@ def test_close_ends_the_thread_and_frees_the_port() -> None:
     serve(Starlette(), http.address).close()
 
 
-class ExhaustedListener(socket.socket):
+class ExhaustedListener(PatientListener):
     """A listener with a connection that no descriptor is left for."""
 
     def __init__(self) -> None:
@@ -325,9 +326,9 @@ class ExhaustedListener(socket.socket):
         self.tried_ms: list[int] = []
         self.is_exhausted = False
 
-    def accept(self) -> tuple[socket.socket, object]:
+    def _accept(self) -> tuple[int, object]:
         if not self.is_exhausted:
-            return super().accept()
+            return super()._accept()  # type: ignore[misc,no-any-return]  # what accept calls
         self.tried_ms.append(monotonic_ms())
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -355,7 +356,7 @@ def test_without_a_descriptor_the_server_frees_one_and_does_not_try_all_the_time
         finally:
             http.close()
     pause_count = (tried_ms[-1] - tried_ms[0]) / 100
-    assert len(tried_ms) <= (2 * pause_count + 2) * server.BACKLOG
+    assert len(tried_ms) <= pause_count + 2
 
 
 def is_closed(connected: socket.socket) -> bool:
