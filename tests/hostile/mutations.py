@@ -38,6 +38,8 @@ VALUES: Final[tuple[Any, ...]] = (
     *NUMBERS, None, True, 0.5, float("inf"), float("nan"), "", "x" * 300, "\x00\ud7ff/../", b"",
     b"\xff" * 40, b"." * 30_000, [], [[]], [0] * 1_000, {}, {"op": "add"}, {"a": {"b": {}}},
 )  # fmt: skip
+REPEATED_SIZE_MAX: Final = 4096
+"""Bytes of a header of which a part is repeated often: several changes in a row multiply."""
 NESTING_COUNT_MAX: Final = 30_000
 
 
@@ -123,7 +125,8 @@ class Mutations:
         elif isinstance(place, dict):
             place[self._random.choice(("later", "", "x" * 1_000))] = place.pop(name)
         else:
-            place.extend([place[name]] * self._random.choice((1, 2_000)))
+            count = self._random.choice((1, 2_000))
+            place.extend([place[name]] * (count if len(message[0]) <= REPEATED_SIZE_MAX else 1))
         return [msgpack.packb(fields, unicode_errors="surrogatepass"), *message[1:]]
 
     def _place(self, fields: dict[str, Any]) -> tuple[Any, Any]:
