@@ -8,6 +8,7 @@ files that may be installed are in ``requirements/run.txt``. Two runs on one mac
 bytes, and none of them names the machine.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -56,5 +57,14 @@ def _bill_of(tool: Path, listed: Path) -> dict[str, Any]:
     return found
 
 
+def main() -> None:
+    """Write the bill, and print its path."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.packaging.sbom", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("folder", type=Path, help="where the bill is written")
+    sys.stdout.write(f"{write_bill(parser.parse_args().folder)}\n")
+
+
 if __name__ == "__main__":
-    print(write_bill(Path(sys.argv[1])))  # noqa: T201 - it is a command
+    main()
