@@ -89,7 +89,8 @@ class LogOwner:
 
     Invariants, checked in ``_check`` whenever a procedure waits:
       * the current ledger is in the list that was last read or written, and only the candidate of
-        a roll under way may follow it;
+        a roll under way may follow it; if others have closed and truncated it, the list is
+        the candidate alone;
       * the candidate is never the current ledger;
       * an older ledger that may be open is recorded as such, and directly precedes the current
         one.
@@ -387,7 +388,8 @@ class LogOwner:
         assert self._candidate != self.current_ledger_id, "the candidate is another ledger"
         current = self.current_ledger_id
         later = [i for i in self.log.ledger_ids if i > current]
-        assert current in self.log.ledger_ids, "the current ledger is in the list"
+        is_cut_off = list(self.log.ledger_ids) == [self._candidate]  # a truncation leaves the last
+        assert is_cut_off or current in self.log.ledger_ids, "the current ledger is in the list"
         assert later in ([], [self._candidate]), "only the candidate follows it"
         before = [i for i in self.log.ledger_ids if i < current]
         assert self._unclosed is None or before[-1:] in ([], [self._unclosed])

@@ -384,3 +384,21 @@ def test_positions_of_a_log_ascend() -> None:
 
     assert [log.place_of(LogPosition(i, 0)) for i in (3, 5, 9)] == [2, 3, 4]
     assert [log.ledger_at(i) for i in (2, 3, 4, 5)] == [3, 5, 9, None]
+
+
+def test_an_owner_does_not_fail_because_its_ledger_was_closed_and_cut_off() -> None:
+    """Others close it while the reply to a roll is lost; the list then begins with the next one."""
+    state = LogOwnerMachine()
+    state.run_to_the_next_change(fate="good", number=1)
+    state.run(count=1, number=0)
+    state.run(count=1, number=1)
+    state.roll(number=1)
+    state.truncate(count=1)
+    state.run_to_the_next_change(fate="good", number=0)
+    state.run_to_the_next_change(fate="good", number=1)
+    state.run_to_the_next_change(fate="lost reply", number=1)
+    state.truncate(count=1)
+    state.roll_twice(fate="good", number=1)
+    state.all_but_the_last_two_are_closed()
+    state.the_log_holds_what_was_acknowledged_in_order()
+    state.teardown()
