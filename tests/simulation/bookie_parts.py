@@ -33,7 +33,7 @@ class Inbox:
 class Tell:
     """A ref that hands messages to a function."""
 
-    def __init__(self, take: Callable[[Any], object]) -> None:
+    def __init__(self, take: Callable[[Any], None]) -> None:
         self._take = take
 
     def tell(self, message: Any) -> None:  # noqa: ANN401 - each actor takes its own
@@ -78,22 +78,21 @@ class TimedSyncQueue(SyncQueue):
     def is_running(self) -> bool:
         return self._is_busy
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Begin an fsync; with one under way, the next follows it."""
         if self._is_busy:
             self._is_wanted = True
-            return 0
+            return
         groups = self._take()
         if not groups:
-            return 0
+            return
         self._is_busy = True
         begun = self._real_journal.begin_sync()
         mark = self._bookie.disk.change_count
         if self.takes_no_time:
             self._end(groups, begun, mark)
-        else:
-            self._bookie.later(self._bookie.sync_us(), self._end, groups, begun, mark)
-        return 0
+            return
+        self._bookie.later(self._bookie.sync_us(), self._end, groups, begun, mark)
 
     def _end(self, groups: list[AppendGroup], begun: SyncBegun | None, mark: int) -> None:
         if begun is not None:

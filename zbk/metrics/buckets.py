@@ -1,4 +1,4 @@
-"""A histogram of durations as plain numbers: one thread counts, any thread may read."""
+"""A histogram of durations as plain numbers: one thread at a time counts, any thread may read."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Buckets:
         self.sum_us = 0
 
     def observe(self, duration_us: int, count: int = 1) -> None:
-        """Count a duration, in microseconds, ``count`` times. Only the owner's thread."""
+        """Count a duration, in microseconds, ``count`` times. Only the owner."""
         self.counts[bisect_left(self._bounds, duration_us)] += count
         self.sum_us += duration_us * count
 

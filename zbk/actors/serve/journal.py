@@ -56,6 +56,10 @@ OWN_SYNC_SIZE_MAX: Final = 64 * 1024
 """Bytes of a group that the journal actor may sync itself when no other group follows."""
 
 
+WriteTimes: TypeAlias = tuple[int, int]
+"""How long the first group of a write waited for it, and how long it took, in microseconds."""
+
+
 class JournalSink(Protocol):
     """The door of a journal actor."""
 
@@ -108,9 +112,7 @@ class JournalActor(LendingActor):
         self._unsynced_size_max = unsynced_size_max
         self._groups: list[AppendGroup] = []
         self._size = 0
-        self._begins_us: list[
-            tuple[int, int]
-        ] = []  # of a turn's writes; when they were handed over
+        self._times_us: list[WriteTimes] = []  # of the writes of this turn
         self._waits = Buckets()  # of groups, until the write begins
         self._writes = Buckets()
         self._observed = Deferred(self._count_write)
@@ -154,27 +156,24 @@ class JournalActor(LendingActor):
         if failure is not None:
             self._wait_for_space(groups[len(written) :], failure)
         if written:
-            self._observe_writes(self._written(written) or monotonic_ns() // 1_000)
-
-    def _observe_writes(self, ended_us: int) -> None:
-        """Record how long the groups waited and were written: after the answers, not before."""
-        begins, self._begins_us = self._begins_us, []
-        ends = [*[begun_us for _, begun_us in begins[1:]], ended_us]
-        for (handed_us, begun_us), end_us in zip(begins, ends, strict=False):
-            self._observed.put((begun_us - handed_us, end_us - begun_us))
+            self._written(written)
+        for times_us in self._times_us:  # last: who waits for an answer has it
+            self._observed.put(times_us)
+        self._times_us.clear()
 
     def _append(self, groups: Sequence[AppendGroup]) -> NoSpaceError | None:
         """Append groups in one write; return the error if there was no space."""
         records = [record for group in groups for record in group.records]
         if records:
             begun_us = monotonic_ns() // 1_000
-            first = groups[0]
-            first.handed_us = first.handed_us or begun_us
+            for group in groups:
+                group.handed_us = group.handed_us or begun_us
             try:
                 self._journal.append(records)
             except NoSpaceError as error:
                 return error
-            self._begins_us.append((first.handed_us, begun_us))
+            wait_us = begun_us - groups[0].handed_us
+            self._times_us.append((wait_us, monotonic_ns() // 1_000 - begun_us))
         return None
 
     def _append_singly(
@@ -219,11 +218,8 @@ class JournalActor(LendingActor):
         with suppress(NoSpaceError):
             self._journal.note_synced()
 
-    def _written(self, groups: Sequence[AppendGroup]) -> int:
-        """Answer the requests that wait for the write, and have the groups synced.
-
-        Returns when an fsync began in this turn, in microseconds; 0: none did.
-        """
+    def _written(self, groups: Sequence[AppendGroup]) -> None:
+        """Answer the requests that wait for the write, and have the groups synced."""
         size = sum(group.size for group in groups)
         answers = [answer for group in groups for answer in group.after_write]
         queue = self._queue
@@ -243,13 +239,13 @@ class JournalActor(LendingActor):
         if any(group.is_sync_needed for group in groups):
             is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()
             if is_lone and not queue.is_running and queue.lone_sync.is_for_writer(self._now_ms()):
-                return queue.run()
-            self._syncer.tell(Flush())
+                queue.run()
+            else:
+                self._syncer.tell(Flush())
         elif queue.unsynced_size >= self._unsynced_size_max:
             self._syncer.tell(Flush())
-        return 0
 
-    def _count_write(self, times_us: tuple[int, int]) -> None:
+    def _count_write(self, times_us: WriteTimes) -> None:
         wait_us, write_us = times_us
         self._waits.observe(wait_us)
         self._writes.observe(write_us)

@@ -158,17 +158,16 @@ class SyncQueue:
     def put(self, groups: Sequence[AppendGroup]) -> None:
         """Queue groups that have been written."""
         with self._groups_lock:
-            if not self._groups:
-                self._waiting_since_us = groups[0].handed_us
+            if not self._waiting_since_us:  # nothing that waits has records
+                since_us = (group.handed_us for group in groups if group.records)
+                self._waiting_since_us = next(since_us, 0)
             self._groups += groups
             size = sum(group.size for group in groups)
             self.unsynced_size += size
             self._progress.written_size += size
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Sync the groups that are queued, and send their answers.
-
-        Returns when the fsync began, in microseconds; 0: no group was queued.
 
         Raises:
             StorageFailedError: the fsync failed; nothing was sent.
@@ -176,7 +175,7 @@ class SyncQueue:
         with self._run_lock:
             groups = self._take()
             if not groups:
-                return 0
+                return
             begun_us = self._now_us()
             self.journal.sync()  # covers these groups: they were written before it began
             ended_us = self._now_us()
@@ -188,7 +187,6 @@ class SyncQueue:
             self._tell(groups, ended_us)
             if had_records:
                 self._observed.put(ended_us - begun_us)
-            return begun_us
 
     def _take(self) -> list[AppendGroup]:
         with self._groups_lock:

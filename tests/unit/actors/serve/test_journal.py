@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
+import msgspec
 import pykka
 import pytest
 
@@ -26,7 +27,7 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.durability.lone_sync import QUICK_SYNC_US, SYNC_COUNT, VOLATILE_MS
 from zbk.errors import StorageFailedError
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.journal.record import JournalRecord, LedgerKeyRecord
+from zbk.storage.journal.record import FenceRecord, JournalRecord, LedgerKeyRecord
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import Ping, Pong
 
@@ -521,3 +522,21 @@ def test_a_failed_fsync_moves_nothing(make: Callable[..., Journals]) -> None:
 
     assert journals.failed.wait(DEADLINE_S)
     assert journals.synced.synced_ticket == 0
+
+
+def test_the_age_of_what_is_volatile_is_that_of_records_and_not_of_a_barrier_before_them() -> None:
+    file = FakeJournal()
+    file.may_sync.release()
+    queue = SyncQueue(file, Progress(), lambda _: None, SyncProgress(), now_us=lambda: 900)
+    barrier = AppendGroup(
+        ticket=1, records=[], size=0, after_write=[], after_sync=[],
+        is_sync_news=True, is_sync_needed=True,
+    )  # fmt: skip
+    record = FenceRecord(3)
+    queue.put([barrier])  # taken at once, it was not handed over
+    assert queue.volatile_us == 0
+    queue.put([msgspec.structs.replace(barrier, records=[record], size=record.size, handed_us=200)])
+    queue.put([msgspec.structs.replace(barrier, records=[record], size=record.size, handed_us=300)])
+    assert (queue.volatile_size, queue.volatile_us) == (2 * record.size, 700)
+    queue.run()
+    assert (queue.volatile_size, queue.volatile_us) == (0, 0)
