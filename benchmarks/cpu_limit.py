@@ -14,7 +14,10 @@ from zbk.errors import InvalidOptionError
 
 GROUPS: Final = Path("/sys/fs/cgroup")
 PERIOD_US: Final = 10_000
-"""A process that has used its part of a period stands still until the next: at most for so long."""
+"""A process that has used its part of a period stands still until the next. A longer one is needed
+if the part would be below ``QUOTA_MIN_US``."""
+QUOTA_MIN_US: Final = 1_000
+"""Linux refuses less."""
 
 
 @contextmanager
@@ -38,10 +41,11 @@ def limited_cpu(
 
 def settings_of(groups: Path, percent: float) -> tuple[Path, dict[str, str]]:
     """Return where groups are made, and what their files are set to: control groups 1 or 2."""
-    quota_us = int(PERIOD_US * percent / 100)
+    quota_us = max(QUOTA_MIN_US, int(PERIOD_US * percent / 100))
+    period_us = int(quota_us * 100 / percent)
     if (groups / "cgroup.controllers").exists():
-        return groups, {"cpu.max": f"{quota_us} {PERIOD_US}"}
-    files = {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(quota_us)}
+        return groups, {"cpu.max": f"{quota_us} {period_us}"}
+    files = {"cpu.cfs_period_us": str(period_us), "cpu.cfs_quota_us": str(quota_us)}
     return groups / "cpu", files
 
 

@@ -17,8 +17,8 @@ import msgspec
 
 from benchmarks.cpu_limit import limited_cpu
 from zbk.bench.load import WriteLoad
-from zbk.bench.warm import warm_page_cache
 from zbk.bench.write_load import run_write
+from zbk.cli.bench.place import warm
 from zbk.client.api import connect
 from zbk.cluster.local import LocalCluster
 from zbk.protocol.entry.words import LedgerType
@@ -93,21 +93,18 @@ def _rounds(
 def _rate(folder: Path, load: StripingLoad, ledger_type: LedgerType, ensemble_size: int) -> float:
     """Write one ledger in a new cluster: a used one has work left, and needs more memory."""
     percent = load.bookie_cpu_percent
-    copies_size = 2 * 3 * load.entry_count * load.entry_size
-    warm_page_cache(str(folder), copies_size)
+    wanted = WriteLoad(
+        entry_size=load.entry_size,
+        entry_count=load.entry_count,
+        batch_count=max(1, BATCH_SIZE // load.entry_size),
+        ledger_type=ledger_type,
+        ensemble_size=ensemble_size,
+    )
+    warm(folder, wanted)
     with LocalCluster(folder / "cluster", bookie_count=WIDE) as cluster:
         pids = [one.pid for one in cluster.bookies]
         limit = limited_cpu(pids, percent, "--bookie-cpu") if percent else nullcontext()
         with limit, connect(cluster.metadata_uri) as client:
-            written = run_write(
-                client,
-                WriteLoad(
-                    entry_size=load.entry_size,
-                    entry_count=load.entry_count,
-                    batch_count=max(1, BATCH_SIZE // load.entry_size),
-                    ledger_type=ledger_type,
-                    ensemble_size=ensemble_size,
-                ),
-            )
+            result = run_write(client, wanted)
     shutil.rmtree(folder / "cluster")
-    return written.payload_mb_per_s
+    return result.payload_mb_per_s

@@ -1,11 +1,10 @@
 """The experiment with deleted ledgers on a small load."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import Shell
+from tests.support.experiment import run_experiment
 
 COUNT = 6
 
@@ -14,14 +13,10 @@ COUNT = 6
 def test_one_round_returns_the_space_of_own_logs_and_copies_nothing(
     tmp_path: Path, kind: str, is_freed: bool
 ) -> None:
-    shell = Shell(tmp_path, {"TMPDIR": str(tmp_path)})
-
-    done = shell.run(
-        "deletion", "--ledgers", str(COUNT), "--size", "256KiB", "--type", kind, "-o", "json",
-        module="benchmarks.experiments",
+    found = run_experiment(
+        tmp_path, "deletion", "--ledgers", str(COUNT), "--size", "256KiB", "--type", kind
     )  # fmt: skip
 
-    found = json.loads(done.stdout)
     assert found["log_size_before"] > 3 * COUNT * 256 * 1024
     assert found["copied_size"] == 0
     if is_freed:
@@ -29,4 +24,3 @@ def test_one_round_returns_the_space_of_own_logs_and_copies_nothing(
         assert found["removed_log_count"] >= 3 * COUNT
     else:
         assert found["log_size_left"] == found["log_size_before"], "one shared log, still written"
-    assert list(tmp_path.glob("zbk-bench-*")) == []

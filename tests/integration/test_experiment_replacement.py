@@ -1,32 +1,24 @@
 """The experiment with a bookie that is killed under a writer, on a small load."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.experiments.replacement import longest_gap_ms
-from tests.support.cluster import Shell
+from tests.support.experiment import run_experiment
 
 
 def test_the_stall_of_each_type_is_measured_until_another_bookie_has_joined(
     tmp_path: Path,
 ) -> None:
-    shell = Shell(tmp_path, {"TMPDIR": str(tmp_path)})
+    found = run_experiment(tmp_path, "replacement", "--rounds", "1", "--size", "1KiB")
 
-    done = shell.run(
-        "replacement", "--rounds", "1", "--size", "1KiB", "-o", "json",
-        module="benchmarks.experiments",
-    )  # fmt: skip
-
-    found = json.loads(done.stdout)
     for kind in ("pd", "vd"):
         (stall_ms,) = found[f"{kind}_stalls_ms"]
         assert found[f"{kind}_stall_ms"] == pytest.approx(stall_ms, abs=0.001)
         assert found[f"{kind}_usual_ms"] > 0
         assert found[f"{kind}_change_ms"] > 0
     assert found["stall_ratio"] > 0
-    assert list(tmp_path.glob("zbk-bench-*")) == []
 
 
 def test_a_gap_has_the_ends_of_its_period_as_events() -> None:

@@ -26,7 +26,7 @@ from tests.support.machine import patient_s
 from tests.support.secure_cluster import Keyring
 from tests.support.system_calls import permitted_calls
 from tests.support.waiting import wait_until
-from zbk.cli.generate.systemd import _secrets, unit
+from zbk.cli.generate.systemd import secret_lines, unit
 from zbk.metadata.records.principals import PrincipalStore
 from zbk.metadata.stores.connect import open_store
 from zbk.security.principals import with_key
@@ -161,7 +161,7 @@ def test_a_key_comes_as_a_credential_and_options_in_a_file(service: Service) -> 
     store.close()
     variables = service.folder / "variables"
     variables.write_text("ZBK_BOOKIE_RACK=r7\n")
-    service.give(_secrets(keys.path("bookie"), "", str(variables)))
+    service.give(secret_lines(keys.path("bookie"), "", str(variables)))
     assert service.environment["ZBK_KEY"] != keys.path("bookie")
 
     with service.started([]), zbk.connect(service.metadata, key=keys.path("alice")) as client:

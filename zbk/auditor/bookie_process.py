@@ -10,11 +10,9 @@ from zbk.auditor.recheck import LimboRecheck
 from zbk.config import NO_SECURITY, AutorecoveryConfig, BookieConfig, SecurityConfig
 from zbk.config.http_address import host_of, http_port_of
 from zbk.config.running import RunningOptions
-from zbk.errors import InvalidOptionError
 from zbk.metadata.values import BookieRegistration
 from zbk.metrics.endpoint import Endpoint
 from zbk.metrics.serving import MoreRoutes, serving
-from zbk.system.exposure import link_in
 from zbk.system.files import FileSystem
 from zbk.version import __version__
 
@@ -41,8 +39,6 @@ def run_bookie(
     Raises:
         ZbkError: it cannot start.
     """
-    if files is None:
-        _refuse_links(config)
 
     def begin_recheck(bookie: Bookie, bookie_id: str) -> None:
         if not bookie.losses.reasons:
@@ -91,21 +87,3 @@ def run_bookie(
             http=http,
             security=security,
         )
-
-
-def _refuse_links(config: BookieConfig) -> None:
-    """Check that no symbolic link is in the data directories.
-
-    Raises:
-        InvalidOptionError: there is one.
-    """
-    directories = {"journal_dir": config.journal_dirs, "ledger_dir": config.ledger_dirs}
-    for option, paths in directories.items():
-        for path in paths:
-            link = link_in(path)
-            if link is not None:
-                reason = (
-                    f"{link} is a symbolic link, and a bookie makes none: remove it, or move what "
-                    "it leads to into its place. The directory itself may be a link"
-                )
-                raise InvalidOptionError(option, path, reason)

@@ -19,7 +19,7 @@ from zbk.metadata.stores.zookeeper_server import warn_of_outdated
 from zbk.metadata.values import BookieRegistration
 from zbk.system.descriptors import raise_descriptor_limit
 from zbk.system.event_log import EventLog
-from zbk.system.exposure import exposures_of
+from zbk.system.exposure import exposures_of, link_in
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import collect_rarely, keep_freed_memory
 
@@ -73,7 +73,7 @@ def run_bookie(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory(KEPT_MEMORY_SIZE)
     raise_descriptor_limit()
-    _report_exposures(config if files is None else BookieConfig())
+    _check_directories(config if files is None else BookieConfig())
     bookies: list[Bookie] = []  # the last one runs
     audit_counts = AuditCounts()  # of all of them
     stop_wanted = threading.Event()
@@ -160,6 +160,25 @@ def _goes_on_without(config: BookieConfig, error: BaseException | None) -> bool:
         return False
     take_out(files, config, path, str(error))
     return True
+
+
+def _check_directories(config: BookieConfig) -> None:
+    """Refuse what leads out of the directories, and report who else can read or change them.
+
+    Raises:
+        InvalidOptionError: a symbolic link is in one of them.
+    """
+    directories = {"journal_dir": config.journal_dirs, "ledger_dir": config.ledger_dirs}
+    for option, paths in directories.items():
+        for path in paths:
+            link = link_in(path)
+            if link is not None:
+                reason = (
+                    f"{link} is a symbolic link, and a bookie makes none: remove it, or move what "
+                    "it leads to into its place. The directory itself may be a link"
+                )
+                raise InvalidOptionError(option, path, reason)
+    _report_exposures(config)
 
 
 def _report_exposures(config: BookieConfig) -> None:

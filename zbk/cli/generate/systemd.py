@@ -175,7 +175,7 @@ def systemd(
         command = [kind, "run", "--config", _absolute(shown), "--log-format", "json"]
         if token_file:
             command += ["--http-token-file", _absolute(token_file)]
-    secrets = _secrets(key_file, password_file, environment_file)
+    secrets = secret_lines(key_file, password_file, environment_file)
     text = unit(kind, user, [_absolute(program or _program()), *command], directories, secrets)
     click.echo(text, nl=False)
 
@@ -215,7 +215,7 @@ def _console_command(metadata: str, token_file: str) -> list[str]:
     return ["console", "--metadata", metadata, "--http", CONSOLE, "--log-format", "json", *token]
 
 
-def _secrets(key_file: str, password_file: str, environment_file: str) -> list[str]:
+def secret_lines(key_file: str, password_file: str, environment_file: str) -> list[str]:
     """Return the lines that bring the secrets of a service.
 
     ``%d`` is the directory of its credentials: in memory that is never swapped, for its user only.
