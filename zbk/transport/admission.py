@@ -21,6 +21,7 @@ from zbk.transport.connection_watch import ConnectionWatch
 from zbk.transport.frames import source_fd, wire_size
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
+from zbk.transport.inflow import Inflow
 from zbk.transport.key_guard import key_of
 from zbk.transport.peers import SHARE_PART, PeerTable
 from zbk.wire import codec
@@ -206,8 +207,21 @@ class Admission:
                 return
             connection.inflow.deliver(0)
             if connection.inflow.delivered_count > LOBBY_COUNT_MAX:
+                reason = f"sent {LOBBY_COUNT_MAX} messages and no HELLO"
                 self._peers.note_gone(name)
-                self._ends.end(connection, f"sent {LOBBY_COUNT_MAX} messages and no HELLO")
+                if self._is_open(name, reason):
+                    self._ends.end(connection, reason)
+                else:  # a later connection has the descriptor now, and sent none of these
+                    connection.inflow = Inflow()
         elif len(peer.outbox) > REFUSED_COUNT_MAX:
             waiting = f"{len(peer.outbox)} answers wait"
             self._ends.end_peer(name, f"asks for more than it may and takes no answers: {waiting}")
+
+    def _is_open(self, name: bytes, reason: str) -> bool:
+        """Return whether a connection that has said no HELLO is open, by telling it why it ends.
+
+        Its descriptor does not say that: libzmq hands out what a connection sent also when it has
+        closed the descriptor, and the number may belong to another connection by then.
+        """
+        refusal = codec.refusal(0, self._identity.incarnation, HelloRequiredError(reason))
+        return self._sender.reaches(name, [codec.encode(refusal)])

@@ -103,6 +103,18 @@ class AnswerSender:
             return
         self._budget.hand_over(peer.answers, size)
 
+    def reaches(self, name: bytes, frames: list[Frame]) -> bool:
+        """Send a message unless there is no room; return false if the connection has ended."""
+        try:
+            send_frames(self._socket, [name, *frames], COPY_SIZE_MAX)
+        except zmq.Again:
+            return True
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return False
+        return True
+
     def retry(self) -> None:
         """Send what waits, as far as it is taken; end the connections that take nothing."""
         now_ms = monotonic_ms()

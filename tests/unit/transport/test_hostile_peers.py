@@ -12,6 +12,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, Echo, Inbox, front, outgoing, pool
 from zbk.protocol.entry.words import LedgerType
 from zbk.transport import answer_budget
+from zbk.transport.admission import LOBBY_COUNT_MAX
 from zbk.transport.answer_sender import UNTAKEN_SIZE_MAX
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import Reply
@@ -174,3 +175,19 @@ def test_a_peer_that_floods_and_breaks_off_does_not_end_the_process(
             for _ in range(200):  # until the front is faster, perhaps
                 stranger.socket.sendall(message * 400 + ping)
     serves(client)
+
+
+def test_what_a_peer_left_is_not_held_against_the_next_one(server: RouterFront) -> None:
+    """The next connection gets the descriptor of the one before, whose messages still wait."""
+    left_count = 2 * LOBBY_COUNT_MAX
+    with server._lock:
+        with RawPeer(server.endpoint, is_greeting=True) as stranger:
+            stranger.socket.sendall(stranger.frame(b"x") * left_count)
+            stranger.socket.shutdown(socket.SHUT_WR)
+            stranger.wait_until_ended()  # its descriptor is free, at both sides
+        peer = RawPeer(server.endpoint, is_greeting=True)
+        server._watch.take_events()
+    with peer:
+        wait_until(lambda: server.counts.message_count == left_count, what="the messages")
+        peer.send_message(codec.encode(Hello(request_id=1)))
+        wait_until(lambda: server.counts.peer_count == 1, what="the HELLO")
