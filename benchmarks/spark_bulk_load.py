@@ -9,15 +9,19 @@ copies (3/3/2, VD), zbk with one copy, both with Spark told that rows are small
 VD and PD, on the disk itself and with fsyncs that take 10 ms longer. Every zbk write has its own
 cluster on the same cores. Machines drift, so a ratio is taken within its round, and the medians
 count.
+
+The *floor* of a folder is one process that writes as many bytes as three copies have to three files
+and syncs each: no load of three copies can be faster there.
 """
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -38,6 +42,7 @@ SMALL_SHARE: Final = 4
 """The comparison of VD and PD has a quarter of the rows."""
 
 SMALL_ENTRY: Final = "4k"
+CHUNK_SIZE: Final = 4 * 1024 * 1024
 
 COLUMNS: Final = (
     "id",
@@ -100,10 +105,26 @@ class Bench:
     def round(self) -> None:
         """Measure everything once."""
         self._parquet(self.frame)
-        for name, variant in VARIANTS.items():
-            self._zbk(name, self.frame, variant)
+        sizes = [self._zbk(name, self.frame, variant) for name, variant in VARIANTS.items()]
+        self._write_floor(3 * sizes[0])
         for name, variant in SMALL_VARIANTS.items():
             self._zbk(name, self.small_frame, variant, reads=False)
+
+    def _write_floor(self, size: int) -> None:
+        """Measure the write and the fsync of ``size`` bytes, in three files."""
+        chunk = os.urandom(CHUNK_SIZE)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder, ExitStack() as opened:
+            paths = [Path(folder, str(number)) for number in range(3)]
+            files = [opened.enter_context(path.open("wb", buffering=0)) for path in paths]
+
+            def write() -> None:
+                for _ in range(0, size, len(files) * CHUNK_SIZE):
+                    for file in files:
+                        file.write(chunk)
+                for file in files:
+                    os.fsync(file.fileno())
+
+            self._measure("floor write", write)
 
     def _cached(self, row_count: int) -> DataFrame:
         frame = self._spark.range(0, row_count, 1, PARTITION_COUNT).selectExpr(*COLUMNS)
@@ -118,7 +139,8 @@ class Bench:
         self._measure("parquet read", lambda: _drain(self._spark.read.parquet(path)))
         shutil.rmtree(path)
 
-    def _zbk(self, name: str, frame: DataFrame, variant: Variant, *, reads: bool = True) -> None:
+    def _zbk(self, name: str, frame: DataFrame, variant: Variant, *, reads: bool = True) -> int:
+        """Measure a load; return the bytes of one copy."""
         with self._cluster(variant.sync_delay_ms) as metadata:
             writer = frame.write.format("zbk").option("metadata", metadata).mode("append")
             with session.rows_at_most(self._spark, variant.row_size_max):
@@ -128,8 +150,9 @@ class Bench:
                 reader = self._spark.read.format("zbk").option("metadata", metadata)
                 self._measure(f"{name} read", lambda: _drain(reader.load("rows")))
             with zbk.connect(metadata) as client:
-                rows = zbk.DataSets(client).read("rows").version.row_count
-            assert rows == frame.count(), f"{name} has {rows} rows"
+                version = zbk.DataSets(client).read("rows").version
+            assert version.row_count == frame.count(), f"{name} has {version.row_count} rows"
+            return version.size
 
     @contextmanager
     def _cluster(self, sync_delay_ms: int) -> Iterator[str]:
@@ -170,6 +193,12 @@ def table(bench: Bench) -> list[str]:
             f"| {ratio(timings, write, 'parquet write'):.2f} "
             f"| {median(timings[read]):.2f} | {ratio(timings, read, 'parquet read'):.2f} |"
         )
+    floor, floor_ratio = "floor write", ratio(timings, "zbk 3/3/2 write", "floor write")
+    lines += [
+        "",
+        f"Three copies, written and synced by one process: {median(timings[floor]):.2f} s.",
+    ]
+    lines += [f"A load 3/3/2 takes {floor_ratio:.2f} times as long."]
     lines += ["", f"| {bench.small_row_count:,} rows, entries of {SMALL_ENTRY} | write s |"]
     lines += ["|---|---|"]
     lines += [f"| {name} | {median(timings[f'{name} write']):.2f} |" for name in SMALL_VARIANTS]

@@ -39,19 +39,23 @@ from pyspark_zbk.schemas import (
     stored_schema,
 )
 from pyspark_zbk.stats import ColumnBounds
+from zbk.config.units import KIB, MIB
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-PENDING_ENTRY_COUNT: Final = 4
-"""Entries of a task in flight to the bookies: with ``entryBytes`` they bound its memory."""
+BATCH_SIZE: Final = 4 * MIB
+"""Bytes of one message to a bookie, and of a task in flight to the bookies.
 
-PENDING_SIZE_MIN: Final = 2 * 1024 * 1024
-UNSYNCED_SIZE_MIN: Final = 8 * 1024 * 1024
+A message costs each bookie, and the client, as much time as some hundreds of kilobytes in it.
+"""
+
+GATHER_SIZE: Final = BATCH_SIZE - 64 * KIB
+"""Bytes of payloads that the client gets in one call: with the heads of entries, one message."""
+
+UNSYNCED_SIZE: Final = 2 * BATCH_SIZE
 """Bytes that a task keeps until they are durable; it syncs at half of them."""
-REQUEST_SIZE: Final = 256 * 1024
-"""Bytes of small entries that the client gets in one call."""
 
 ATTEMPT_COUNT_MAX: Final = 5
 """Attempts at a commit or an abort whose answer was lost, before Spark gets the error."""
@@ -131,13 +135,13 @@ class LoadWriter:
         partition: int,
         attempt: int,
     ) -> zbk.DataLedger:
-        under_way_size = max(PENDING_SIZE_MIN, PENDING_ENTRY_COUNT * self._entry_size_max)
         client = task_client(
             self._connection,
-            pending_size_max=under_way_size,  # not yet answered by an ack quorum
-            window_size=under_way_size,
-            backlog_size=under_way_size,  # not yet answered by the slowest bookie
-            unsynced_size_max=max(UNSYNCED_SIZE_MIN, 2 * under_way_size),
+            pending_size_max=BATCH_SIZE,  # given to the client and not sent
+            window_size=BATCH_SIZE,  # not yet answered by an ack quorum
+            batch_size_max=BATCH_SIZE,
+            backlog_size=BATCH_SIZE,  # not yet answered by the slowest bookie
+            unsynced_size_max=UNSYNCED_SIZE,
         )
         ledger = self.data_sets(client).create_ledger(
             ticket, partition=partition, attempt=attempt, **self._shape.keywords()
@@ -236,12 +240,12 @@ class _Filler:
             self._unanswered.popleft().result()
 
     def _append(self, payload: bytes) -> None:
+        if self._gathered_size + len(payload) > GATHER_SIZE:
+            self._send()
         self._gathered.append(payload)
         self._gathered_size += len(payload)
         self.entry_count += 1
         self.size += len(payload)
-        if self._gathered_size >= REQUEST_SIZE:
-            self._send()
 
     def _send(self) -> None:
         while self._unanswered and self._unanswered[0].done():
