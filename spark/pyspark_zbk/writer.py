@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-BATCH_SIZE: Final = 4 * MIB
-"""Bytes of one message to a bookie, and of a task in flight to the bookies.
+BATCH_SIZE: Final = 2 * MIB
+"""Bytes of one message to a bookie, and of a task in flight: two entries of the default size.
 
 A message costs each bookie, and the client, as much time as some hundreds of kilobytes in it.
 """
 
-GATHER_SIZE: Final = BATCH_SIZE - 64 * KIB
+GATHER_SIZE: Final = BATCH_SIZE - 32 * KIB
 """Bytes of payloads that the client gets in one call: with the heads of entries, one message."""
 
-UNSYNCED_SIZE: Final = 2 * BATCH_SIZE
+UNSYNCED_SIZE: Final = 3 * BATCH_SIZE
 """Bytes that a task keeps until they are durable; it syncs at half of them."""
 
 ATTEMPT_COUNT_MAX: Final = 5

@@ -17,7 +17,7 @@ from pyspark_zbk.ledgers_view import LedgersReader
 from pyspark_zbk.options import Options
 from pyspark_zbk.reader import SlicesPartition, ZbkReader
 from pyspark_zbk.source import DefaultSource
-from pyspark_zbk.writer import BATCH_SIZE, UNSYNCED_SIZE, ZbkWriter
+from pyspark_zbk.writer import ZbkWriter
 from zbk.cluster.local import LocalCluster
 
 SCHEMA = StructType([StructField("id", LongType()), StructField("payload", BinaryType())])
@@ -102,7 +102,7 @@ def test_clients_are_kept_from_task_to_task_and_dropped_after_a_failure(
 
 
 @pytest.mark.parametrize("entry_size_max", [128 * 1024, 1024 * 1024])
-def test_the_memory_of_a_task_is_a_few_messages(
+def test_the_memory_of_a_task_is_a_few_entries(
     options: dict[str, str], entry_size_max: int
 ) -> None:
     """Beside the batch that Spark has handed over, which is as large as Spark makes it."""
@@ -123,9 +123,8 @@ def test_the_memory_of_a_task_is_a_few_messages(
     tracemalloc.stop()
     assert message.ledger is not None
     assert message.ledger.size > 40_000_000
-    # gathered, waiting, encoded, in flight; and un-synced ones, with the one that passes that limit
-    assert written_peak < 4 * BATCH_SIZE + UNSYNCED_SIZE + BATCH_SIZE
-    assert read_peak < 16 * max(entry_size_max, 1024 * 1024)  # read-ahead of at least 1 MiB each
+    bound = 16 * max(entry_size_max, 1024 * 1024)  # windows and read-ahead are at least 1 MiB each
+    assert max(written_peak, read_peak) < bound
 
 
 def test_an_attempt_that_fails_half_way_leaves_its_ledger_closed(options: dict[str, str]) -> None:
