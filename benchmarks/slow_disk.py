@@ -47,6 +47,9 @@ class _SlowFile:
     def pread(self, size: int, offset: int) -> bytes:
         return self._file.pread(size, offset)
 
+    def skip_zeros(self, offset: int) -> int:
+        return self._file.skip_zeros(offset)
+
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
         return self._file.pwrite(buffers, offset)
 

@@ -28,6 +28,10 @@ class ImageFile:
         with memoryview(self._content) as view:
             return bytes(view[offset : offset + size])
 
+    def skip_zeros(self, offset: int) -> int:
+        rest = self.pread(self.size(), offset)
+        return offset + len(rest) - len(rest.lstrip(b"\0"))
+
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
         self._image.touched.append(self._path)
         return sum(map(len, buffers))

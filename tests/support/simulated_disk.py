@@ -137,6 +137,10 @@ class SimulatedFile:
         self._disk.fail_on("pread", self._path)
         return bytes(self._inode.visible[offset : offset + size])
 
+    def skip_zeros(self, offset: int) -> int:
+        rest = self.pread(self.size(), offset)
+        return offset + len(rest) - len(rest.lstrip(b"\0"))
+
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
         self._check_alive()
         data = b"".join(buffers)

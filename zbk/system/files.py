@@ -25,6 +25,7 @@ from zbk.errors import OutOfDescriptorsError
 from zbk.system.clock import monotonic_ms, sleep_ms
 from zbk.system.descriptors import is_no_descriptor
 from zbk.system.disk_sync import can_sync_disk, sync_disk
+from zbk.system.zero_bytes import skip_zeros
 
 T = TypeVar("T")
 
@@ -55,6 +56,12 @@ class File(Protocol):
 
     def pread(self, size: int, offset: int) -> bytes:
         """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
+
+    def skip_zeros(self, offset: int) -> int:
+        """Return the offset of the first byte from ``offset`` on that is not zero, or of the end.
+
+        A preallocated rest costs neither memory nor much time.
+        """
 
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
         """Write all buffers, one after another, at ``offset``; return their size. Never short.
@@ -149,6 +156,13 @@ class OsFile:
         """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
         try:
             return self._pread(size, offset)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def skip_zeros(self, offset: int) -> int:
+        """Return the offset of the next byte that is not zero, or of the end."""
+        try:
+            return skip_zeros(self._fd, offset)
         except OSError as error:
             raise self._named(error) from None
 

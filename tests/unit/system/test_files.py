@@ -19,11 +19,12 @@ def file(tmp_path: Path) -> File:
     "call",
     [
         lambda file: file.pread(10, 0),
+        lambda file: file.skip_zeros(0),
         lambda file: file.pwrite([b"x"], 0),
         lambda file: file.allocate(4096),
         lambda file: file.truncate(1),
     ],
-    ids=["pread", "pwrite", "allocate", "truncate"],
+    ids=["pread", "skip_zeros", "pwrite", "allocate", "truncate"],
 )
 def test_an_error_of_a_call_on_a_descriptor_names_the_file(
     file: File, call: Callable[[File], object]

@@ -354,7 +354,7 @@ class _SlowFile:
     def __init__(self, files: _SlowSync, file: File) -> None:
         self._files = files
         self._file = file
-        self.pread, self.allocate = file.pread, file.allocate
+        self.pread, self.skip_zeros, self.allocate = file.pread, file.skip_zeros, file.allocate
         self.truncate, self.size, self.close = file.truncate, file.size, file.close
 
     @property

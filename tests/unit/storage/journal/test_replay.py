@@ -1,5 +1,7 @@
 """Replay: everything promised, a prefix of the rest, nothing else; a tail is told from damage."""
 
+from contextlib import closing
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -48,6 +50,7 @@ from zbk.storage.journal.segment import (
     segment_seed,
 )
 from zbk.storage.journal.segment_reader import SegmentReader
+from zbk.system.files import OsFiles
 
 SEGMENT_1 = segment_path(DIRECTORY, 1)
 
@@ -160,6 +163,36 @@ def test_a_tail_torn_at_each_byte_is_cut() -> None:
         assert not any(disk.content(SEGMENT_1)[start : start + RECORD_HEADER_SIZE]), "cut off"
         assert len(disk.content(SEGMENT_1)) == len(content), "and no shorter"
         assert replay_all(disk)[0] == found
+
+
+@pytest.mark.parametrize("payload_size", [10_000, 500_000])
+def test_a_record_behind_a_long_row_of_zeros_is_found_on_a_real_disk(
+    tmp_path: Path, payload_size: int
+) -> None:
+    directory, files = str(tmp_path), OsFiles()
+    journal = Journal(
+        files, directory, owner=OWNER, start=NO_POSITION, fail_stop=FailStop(), segment_size=2 << 20
+    )
+    journal.append([entries_record(1, payload_size=payload_size)])
+    hidden_at = journal.position.offset
+    journal.append([entries_record(2)])
+    journal.close()
+    with closing(files.open(segment_path(directory, 1))) as file:
+        file.pwrite([bytes(hidden_at - SEGMENT_HEADER_SIZE)], SEGMENT_HEADER_SIZE)
+
+    found = _starts(files, directory, window_size=4096)
+
+    assert found[0] == hidden_at
+    assert found == _starts(files, directory, window_size=4 << 20), "all of it is one window"
+
+
+def _starts(files: OsFiles, directory: str, window_size: int) -> list[int]:
+    starts, offset = [], SEGMENT_HEADER_SIZE
+    with SegmentReader(files, directory, 1, OWNER, window_size) as reader:
+        while (found := reader.find(offset)) is not None:
+            starts.append(found[0])
+            offset = found[1].end_offset
+    return starts
 
 
 def test_a_body_zeroed_from_the_middle_is_not_served(disk: SimulatedDisk) -> None:
