@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.cluster import QUICK
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
@@ -20,7 +21,7 @@ PACE_S = 0.005  # between batches: a load that takes a whole core makes restarts
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three bookies of this test's own: it breaks them."""
-    with LocalCluster(tmp_path / "data") as running:
+    with LocalCluster(tmp_path / "data", bookie_options=QUICK) as running:
         yield running
 
 
@@ -246,7 +247,7 @@ def test_close_to_a_dead_cluster_ends_with_an_error(
 @pytest.fixture
 def lazy(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three bookies that sync VD ledgers only when they are asked to."""
-    with LocalCluster(tmp_path / "data", bookie_options={"sync_interval_ms": 0}) as running:
+    with LocalCluster(tmp_path / "data", bookie_options=QUICK | {"sync_interval_ms": 0}) as running:
         yield running
 
 

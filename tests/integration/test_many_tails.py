@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.cluster import QUICK
 from tests.support.threads import NewThreads
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
@@ -20,7 +21,7 @@ APPEND_COUNT = 12
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Four bookies of this test's own: it breaks them."""
-    with LocalCluster(tmp_path / "data", bookie_count=4) as running:
+    with LocalCluster(tmp_path / "data", bookie_count=4, bookie_options=QUICK) as running:
         yield running
 
 

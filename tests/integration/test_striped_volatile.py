@@ -1,6 +1,6 @@
 """Striped VD ledgers on real bookies: kill -9 of each in turn, syncs, and power loss of one."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,9 @@ import zbk
 from tests.chaos import power
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.network import ProxiedNetwork
+from tests.support.cluster import QUICK
 from zbk.cluster.local import LocalCluster
+from zbk.protocol.ledger.placement import POLICIES, Candidate, RandomPlacement
 
 TYPES = [zbk.LedgerType.VD_JOURNAL, zbk.LedgerType.VD_BYPASS_JOURNAL]
 BOOKIE_COUNT = 5
@@ -36,7 +38,9 @@ def read_all(client: zbk.Client, ledger_id: int) -> list[bytes]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "data", bookie_count=BOOKIE_COUNT) as running:
+    with LocalCluster(
+        tmp_path / "data", bookie_count=BOOKIE_COUNT, bookie_options=QUICK
+    ) as running:
         yield running
 
 
@@ -119,9 +123,36 @@ def mixed(tmp_path: Path) -> Iterator[LocalCluster]:
         yield running
 
 
-def test_a_bookie_of_an_earlier_release_is_replaced_or_named(mixed: LocalCluster) -> None:
+class PrefersOne(RandomPlacement):
+    """One bookie is in each new ensemble, unless it has failed lately."""
+
+    def __init__(self, bookie_id: str) -> None:
+        self._bookie_id = bookie_id
+        self.ensembles: list[tuple[str, ...]] = []
+
+    def new_ensemble(
+        self,
+        candidates: Sequence[Candidate],
+        ensemble_size: int,
+        exclude: Collection[str] = (),
+        avoid: Collection[str] = (),
+    ) -> tuple[str, ...]:
+        self.ensembles.append(super().new_ensemble(candidates, ensemble_size, exclude, avoid))
+        return self.ensembles[-1]
+
+    def _cost(
+        self, candidate: Candidate, _slot: int, _places: Sequence[Candidate | None]
+    ) -> tuple[int, ...]:
+        return (int(candidate.bookie_id != self._bookie_id),)
+
+
+def test_a_bookie_of_an_earlier_release_is_replaced_or_named(
+    mixed: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = payloads(0, COUNT)
     old = mixed.bookies[0].bookie_id
+    policy = PrefersOne(old)
+    monkeypatch.setitem(POLICIES, "random", policy)
 
     def new(client: zbk.Client, ensemble_size: int) -> zbk.LedgerWriter:
         return client.create_ledger(
@@ -132,13 +163,10 @@ def test_a_bookie_of_an_earlier_release_is_replaced_or_named(mixed: LocalCluster
         )
 
     with zbk.connect(mixed.metadata_uri, quorum_grace_ms=500) as client:
-        ledger = new(client, 3)
-        while old not in ledger.metadata.last_fragment.bookies:
-            ledger.close()
-            ledger = new(client, 3)
-        with ledger:
+        with new(client, 3) as ledger:
             ledger.append_many(written).result(30)
             assert ledger.sync() == COUNT - 1
+            assert old in policy.ensembles[0]
             assert old not in ledger.metadata.last_fragment.bookies
         assert read_all(client, ledger.ledger_id) == written
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.cluster import QUICK
 from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
@@ -22,7 +23,7 @@ SHORT_S = 2.0
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Four bookies of this test's own: it breaks them."""
-    with LocalCluster(tmp_path / "data", bookie_count=4) as running:
+    with LocalCluster(tmp_path / "data", bookie_count=4, bookie_options=QUICK) as running:
         yield running
 
 
