@@ -95,19 +95,27 @@ def test_show_says_what_each_bookie_has_and_has_synced(
 ) -> None:
     shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
     with client.create_ledger(ledger_type=ledger_type) as ledger:
-        ledger.append_many(payloads(0, 100)).result(30)
-        assert ledger.sync() == 99
-        ledger.append_many(payloads(100, 50)).result(30)
 
         def copies() -> dict[str, dict[str, Any]]:
             done = shell.run("ledger", "show", str(ledger.ledger_id), "-o", "json")
             return {one["bookie_id"]: one for one in json.loads(done.stdout)["copies"]}
 
-        def are_all_there() -> bool:
-            shown = copies().values()  # of an ack quorum it is true at once
-            return {(one["last_add_synced"], one["last_entry_id"]) for one in shown} == {(99, 149)}
+        def wait_for(synced_id: int, last_id: int) -> None:
+            """Wait for the third bookie, too: of an ack quorum it is true at once."""
+            wait_until(
+                lambda: all(
+                    (one["last_add_synced"], one["last_entry_id"]) == (synced_id, last_id)
+                    for one in copies().values()
+                ),
+                what=f"entries up to {synced_id} synced and up to {last_id} there",
+            )
 
-        wait_until(are_all_there, what="the entries at the third bookie")
+        ledger.append_many(payloads(0, 100)).result(30)
+        wait_for(-1, 99)
+        assert ledger.sync() == 99
+        wait_for(99, 99)  # or the sync of a late bookie covers what comes next
+        ledger.append_many(payloads(100, 50)).result(30)
+        wait_for(99, 149)
         alive = copies()
         assert alive.keys() == {one.bookie_id for one in cluster.bookies}
         for one in alive.values():
