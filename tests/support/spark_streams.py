@@ -146,12 +146,18 @@ def start(
     sink: str = "zbk",
     mode: str = "append",
     is_endless: bool = False,
+    every: str | None = None,
 ) -> StreamingQuery:
-    """Start a query into a data set: for what is there now, or without an end."""
+    """Start a query into a data set: for what is there now, or without an end.
+
+    An endless query starts a micro-batch after the other, or at this interval.
+    """
     writer = frame.writeStream.format(sink).option("metadata", metadata).outputMode(mode)
     writer = writer.option("checkpointLocation", str(checkpoint))
     if not is_endless:
         writer = writer.trigger(availableNow=True)
+    elif every is not None:
+        writer = writer.trigger(processingTime=every)
     return writer.start(data_set)
 
 
