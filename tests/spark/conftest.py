@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_zbk import session
 from tests.support.spark import QUICK_JAVA, QUICK_SETTINGS, DataSetName
+from tests.support.spark_python import warm_python
 from tests.support.spark_sources import MARKS
 from zbk.cluster.local import LocalCluster
 
@@ -33,13 +34,22 @@ def marks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(marks_folder: Path) -> Iterator[SparkSession]:
+def quick_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A Python whose workers start quickly, for drivers that nobody kills."""
+    with warm_python(tmp_path_factory.mktemp("session-python")) as python:
+        yield python
+
+
+@pytest.fixture(scope="session")
+def spark(marks_folder: Path, quick_python: Path) -> Iterator[SparkSession]:
     """A session of two threads that tries a task four times. It is silent: failures are meant."""
     # workers find the sources of tests, and the packages of this checkout, by name
     paths = [str(ROOT), str(ROOT / "spark"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ[MARKS] = str(marks_folder)
     with pytest.MonkeyPatch.context() as patch:  # the JVM keeps it, and this process may not
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            patch.setenv(name, str(quick_python))
         started = session.start(
             "zbk tests", master="local[2,4]", settings=SETTINGS, log_level="OFF"
         )

@@ -13,6 +13,7 @@ import pyspark_zbk
 import zbk
 from pyspark_zbk import session
 from tests.support.spark import DataSetName
+from tests.support.spark_python import register_cold
 from zbk.errors import MissingDependencyError
 
 
@@ -169,6 +170,18 @@ def test_a_frame_comes_in_batches_of_as_many_rows_as_fit(
         (ledger,) = zbk.DataSets(client).read(events.name).ledgers
     assert ledger.entry_count == 1 + 3, "the schema, and batches of 1024 rows"
     assert events.read().count() == 3000
+
+
+def test_workers_that_have_imported_nothing_read_what_a_filter_wants(
+    spark: SparkSession, events: DataSetName
+) -> None:
+    """Workers of other tests are forked from a process that has imported all they need."""
+    register_cold(spark)
+    events.write(spark.range(100))
+
+    found = events.by("cold").read(pushFilters="true").where("id >= 90").collect()
+
+    assert {row.id for row in found} == set(range(90, 100))
 
 
 @pytest.mark.parametrize("name", ["root", "py4j.clientserver", "py4j.java_gateway"])

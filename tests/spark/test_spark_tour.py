@@ -24,13 +24,15 @@ BLOCK_TIMEOUT_S = patient_s(240.0)  # a Spark is started in each
 
 
 @pytest.fixture
-def quick(home: Path, environment: dict[str, str]) -> dict[str, str]:
+def quick(home: Path, environment: dict[str, str], quick_python: Path) -> dict[str, str]:
     """The environment of a machine whose Spark is set up for small queries."""
     folder = home / "spark-conf"
     folder.mkdir()
     lines = [f"{name} {value}\n" for name, value in QUICK_SETTINGS.items()]
     (folder / "spark-defaults.conf").write_text("".join(lines))
-    return environment | {"SPARK_CONF_DIR": str(folder), "SPARK_SUBMIT_OPTS": QUICK_JAVA}
+    python = {"PYSPARK_PYTHON": str(quick_python), "PYSPARK_DRIVER_PYTHON": str(quick_python)}
+    java = {"SPARK_CONF_DIR": str(folder), "SPARK_SUBMIT_OPTS": QUICK_JAVA}
+    return environment | python | java
 
 
 @pytest.mark.timeout(patient_s(600))
