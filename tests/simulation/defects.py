@@ -131,15 +131,19 @@ class Defect(msgspec.Struct, frozen=True):
         with self.put_in():
             return run_seed(seed, self.parts(), **options)
 
-    def first_caught(self, seed_count: int | None = None) -> Outcome | None:
-        """Return the first run that shows it, of the stated number of seeds or of so many."""
+    def first_caught(self, **options: Any) -> Outcome | None:  # noqa: ANN401 - as run_seed
+        """Return the first run that shows it, of the stated number of seeds."""
         known = [KNOWN_SEEDS[self.code]] if self.code in KNOWN_SEEDS else []
-        for seed in (*known, *range(seed_count or self.seed_count)):
+        for seed in (*known, *range(self.seed_count)):
             with undisturbed():
-                outcome = self.run(seed)
+                outcome = self.run(seed, **options)
             if outcome.violations:
                 return outcome
         return None
+
+    def is_caught(self) -> bool:
+        """Return whether a run shows it, of the stated number of seeds."""
+        return self.first_caught(is_cut_when_violated=True) is not None
 
 
 class _NoCookieCheck(Parts):

@@ -4,9 +4,9 @@ Time is in integer microseconds. What is due at the same time happens in the ord
 asked for. Nothing here, or in what it runs, looks at a real clock, a thread or the order of a hash.
 """
 
-import heapq
 from collections import Counter
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any
 from zlib import crc32
 
@@ -14,6 +14,10 @@ from tests.simulation.tape import Tape
 
 MS = 1_000
 SECOND = 1_000_000
+
+
+class RunCutError(Exception):
+    """A run that is wanted only until its first broken promise has come to it."""
 
 
 class Kernel:
@@ -31,6 +35,8 @@ class Kernel:
         self.is_traced = is_traced
         self.lines: list[str] = []
         self.sometimes: Counter[str] = Counter()
+        self.is_cut_when_violated = False  # true: one broken promise is as good as all of them
+        self._is_cut = False
         self._agenda: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
 
@@ -42,9 +48,8 @@ class Kernel:
     def after(self, delay_us: int, action: Callable[..., None], *arguments: object) -> None:
         """Do something later."""
         self._sequence += 1
-        heapq.heappush(
-            self._agenda, (self.now_us + max(0, delay_us), self._sequence, action, arguments)
-        )
+        due_us = self.now_us + delay_us if delay_us > 0 else self.now_us
+        heappush(self._agenda, (due_us, self._sequence, action, arguments))
 
     def run_until(self, end_us: int, is_done: Callable[[], bool] | None = None) -> bool:
         """Let time pass; stop early when ``is_done``, and tell whether it is."""
@@ -52,7 +57,7 @@ class Kernel:
         while agenda and agenda[0][0] <= end_us:
             if is_done is not None and is_done():
                 return True
-            self.now_us, _, action, arguments = heapq.heappop(agenda)
+            self.now_us, _, action, arguments = heappop(agenda)
             self.event_count += 1
             action(*arguments)
         self.now_us = max(self.now_us, end_us) if is_done is None else self.now_us
@@ -64,6 +69,16 @@ class Kernel:
         self.trace_hash = crc32(line.encode(), self.trace_hash)
         if self.is_traced:
             self.lines.append(f"{self.now_ms:10.3f} ms  {node:<12} {text}")
+
+    def violated(self, node: str, invariant: str, text: str) -> None:
+        """Note a broken promise; with ``is_cut_when_violated``, the next event ends the run."""
+        self.trace(node, f"VIOLATION {invariant}: {text}")
+        if self.is_cut_when_violated and not self._is_cut:
+            self._is_cut = True
+            heappush(self._agenda, (self.now_us, 0, self._cut, ()))  # before all other events
+
+    def _cut(self) -> None:
+        raise RunCutError
 
 
 class Node:

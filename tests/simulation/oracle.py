@@ -116,7 +116,7 @@ class BookieOracle:
 
     def violated(self, invariant: str, text: str) -> None:
         """Note a broken promise."""
-        self._kernel.trace(self._bookie_id, f"VIOLATION {invariant}: {text}")
+        self._kernel.violated(self._bookie_id, invariant, text)
         self.violations.append(Violation(invariant, f"bookie {self._bookie_id}: {text}"))
 
     def is_durable(self, ledger_id: int, entry_id: int) -> bool:

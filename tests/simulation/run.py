@@ -27,7 +27,7 @@ from tests.simulation.deleter import SimulatedDeleter
 from tests.simulation.faults import Faults
 from tests.simulation.follower import SimulatedFollower, TailClient
 from tests.simulation.intruder import SimulatedIntruder
-from tests.simulation.kernel import MS, SECOND, Node
+from tests.simulation.kernel import MS, SECOND, Node, RunCutError
 from tests.simulation.logs import SimulatedLogOwner
 from tests.simulation.nemesis import Client, Nemesis
 from tests.simulation.network import ClientPool
@@ -97,13 +97,20 @@ def run_seed(
     *,
     recorded: Sequence[int] | None = None,
     is_traced: bool = False,
+    is_cut_when_violated: bool = False,
 ) -> Outcome:
-    """Run a seed, or a recorded tape, to its end."""
+    """Run a seed, or a recorded tape, to its end, or to the first promise seen to be broken.
+
+    Clients' observations are judged behind the last event in both cases.
+    """
     tape = Tape(seed, recorded)
     world = World(tape, parts, is_traced=is_traced)
+    world.kernel.is_cut_when_violated = is_cut_when_violated
     run = Run(world)
     try:
         run.play()
+    except RunCutError:
+        pass  # the violation is noted
     except AssertionError as error:
         text = _place_of(error)
         world.violated("assert", f"{text}: {error}")

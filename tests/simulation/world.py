@@ -203,7 +203,7 @@ class World:
 
     def violated(self, invariant: str, text: str) -> None:
         """Note a broken promise that no history shows."""
-        self.kernel.trace("world", f"VIOLATION {invariant}: {text}")
+        self.kernel.violated("world", invariant, text)
         self.violations.append(Violation(invariant, text))
 
     def current(self, ledger_id: int) -> LedgerMetadata:
