@@ -87,7 +87,7 @@ class World:
         self.recovery_limits = _recovery_limits(tape)
         self.upkeep: UpkeepPlan | None = None  # what bookies do to their disks
         self.rights: Rights | None = None  # None: bookies enforce none
-        self._bookie_count = 0
+        self._bookies_by_id: dict[str, SimulatedBookie] = {}
         self._acked_us: dict[tuple[int, int], int] = {}  # of VD entries, and when
         self.parts.prepare(self)
 
@@ -168,19 +168,20 @@ class World:
 
     def add_bookie(self, address: str) -> SimulatedBookie:
         """Make a bookie with an empty disk, and start it."""
-        self._bookie_count += 1
+        bookie_id = f"b{len(self.bookies) + 1}"
         bookie = SimulatedBookie(
             self.kernel,
             self.faults,
             self.network,
             self.metadata,
-            bookie_id=f"b{self._bookie_count}",
+            bookie_id=bookie_id,
             address=address,
             parts=self.parts,
             is_registered=self.has_autorecovery,
             upkeep=self.upkeep,
         )
         self.bookies.append(bookie)
+        self._bookies_by_id[bookie_id] = bookie
         bookie.start()
         return bookie
 
@@ -197,7 +198,7 @@ class World:
 
     def bookie(self, bookie_id: str) -> SimulatedBookie:
         """Return a bookie, dead or alive."""
-        return next(b for b in self.bookies if b.bookie_id == bookie_id)
+        return self._bookies_by_id[bookie_id]
 
     # ------------------------------------------------------------------ judging
 

@@ -81,7 +81,6 @@ class CompareAndSwap:
     def __init__(self, store: MetadataStore, pause: Callable[[float], None] = wait_s) -> None:
         self._store = store
         self._pause = pause
-        self._rng = random.Random()  # noqa: S311 - spreads retries, keeps no secret
 
     def until_done(
         self, path: str, attempt: Callable[[], T | None], attempt_count_max: int = ATTEMPT_COUNT_MAX
@@ -100,7 +99,8 @@ class CompareAndSwap:
 
     def wait(self, attempt: int) -> None:
         """Wait after an attempt, numbered from 0. The limit of the pause doubles with each."""
-        self._pause(self._rng.uniform(0, min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2**attempt)))
+        rng = random.Random()  # noqa: S311 - spreads retries, keeps no secret
+        self._pause(rng.uniform(0, min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2**attempt)))
 
     def write(self, path: str, value: bytes, node: Node | None) -> bool:
         """Write a node that was read as ``node``; return false if another client was faster.
