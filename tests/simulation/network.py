@@ -113,7 +113,8 @@ class Network:
 
     def blocked_us(self, source: str, target: str) -> int:
         """Return how long nothing will pass yet."""
-        return max(0, self._cuts.get((source, target), 0) - self.kernel.now_us)
+        until_us = self._cuts.get((source, target), 0) if self._cuts else 0
+        return max(0, until_us - self.kernel.now_us)
 
     def delay_us(self) -> int:
         """Draw how long one message takes."""

@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tests.simulation.kernel import Kernel
 from tests.simulation.passwords import key_of
@@ -72,6 +72,7 @@ Entries = dict[int, int]
 """By entry id: the checksum of its bytes."""
 
 LedgerRequest: TypeAlias = Add | WriteLac | Sync | Read | ReadLac
+LEDGER_REQUESTS: Final = (Add, WriteLac, Sync, Read, ReadLac)
 
 
 class BookieOracle:
@@ -260,7 +261,7 @@ class BookieOracle:
     def answered(self, outbound: Outbound) -> None:  # noqa: C901 - a case for each answer
         """Note, and judge, an answer."""
         request, answer = outbound.inbound.request, outbound.answer
-        if isinstance(request, Add | WriteLac | Sync | Read | ReadLac):
+        if isinstance(request, LEDGER_REQUESTS):
             if request.ledger_id in self._ever and not _has_key(request):
                 self._check_refused(request, answer)
                 return
@@ -268,7 +269,7 @@ class BookieOracle:
         is_late = self._late.pop(id(outbound.inbound), None) is not None
         if is_late and isinstance(answer, AddAnswer | LacAnswer | SyncAnswer):
             self.violated("I29", f"takes a request of a deleted ledger: {request}")
-        if isinstance(request, Add | WriteLac | Sync | Read | ReadLac) and (
+        if isinstance(request, LEDGER_REQUESTS) and (
             self._is_deleted(request.ledger_id)
         ):
             return

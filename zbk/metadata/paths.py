@@ -164,10 +164,12 @@ def ledger_path(ledger_id: int, layout: LedgerLayout) -> str:
         raise InvalidOptionError("ledger id", ledger_id, f"must be 0 to {LEDGER_ID_MAX}")
     if layout is LedgerLayout.FLAT:
         return f"{LEDGERS}/L{ledger_id:010d}"
-    digits = f"{ledger_id:010d}" if ledger_id <= SHORT_LEDGER_ID_MAX else f"{ledger_id:019d}"
-    first_size = len(digits) % 4
-    inner = [digits[:first_size], *(digits[i : i + 4] for i in range(first_size, len(digits), 4))]
-    return "/".join([LEDGERS, *inner[:-1], "L" + inner[-1]])
+    if ledger_id <= SHORT_LEDGER_ID_MAX:
+        digits = f"{ledger_id:010d}"
+        return f"{LEDGERS}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+    digits = f"{ledger_id:019d}"
+    folders = f"{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}"
+    return f"{LEDGERS}/{folders}/L{digits[15:]}"
 
 
 def ledger_id_of(path: str, layout: LedgerLayout) -> int:

@@ -162,14 +162,12 @@ class RecoveryReads:
 
     def _wanted_of_stripe(self, slot: int, stop: int) -> Iterator[int]:
         useless, found = self._useless[slot], self._found
+        leaders = self._leaders if self._is_calm else [slot]
         for entry_id in self._quorum.entry_ids(slot, self.next_id, stop - 1):
             if entry_id in useless:
                 return  # another bookie has to return it first
-            if entry_id not in found and not (self._is_calm and self._leader(entry_id) != slot):
+            if leaders[entry_id % len(leaders)] == slot and entry_id not in found:
                 yield entry_id
-
-    def _leader(self, entry_id: int) -> int:
-        return self._leaders[entry_id % len(self._leaders)]
 
     # ------------------------------------------------------------------ answers
 
