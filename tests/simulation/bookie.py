@@ -656,8 +656,8 @@ class SimulatedBookie:
         if not steps:
             self.later((5 + self.kernel.tape.draw(20)) * 20 * MS, self._begin_checkpoint)
             return
-        steps[0]()
-        self.later(100 + self.kernel.tape.draw(4) * MS, self._take_steps, steps[1:])
+        steps.pop(0)()
+        self.later(100 + self.kernel.tape.draw(4) * MS, self._take_steps, steps)
 
     # ------------------------------------------------------------------ long polls
 
