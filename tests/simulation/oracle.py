@@ -269,9 +269,7 @@ class BookieOracle:
         is_late = self._late.pop(id(outbound.inbound), None) is not None
         if is_late and isinstance(answer, AddAnswer | LacAnswer | SyncAnswer):
             self.violated("I29", f"takes a request of a deleted ledger: {request}")
-        if isinstance(request, LEDGER_REQUESTS) and (
-            self._is_deleted(request.ledger_id)
-        ):
+        if isinstance(request, LEDGER_REQUESTS) and (self._is_deleted(request.ledger_id)):
             return
         match request, answer:
             case WatchLacs(), LacsRisen():
