@@ -1,8 +1,9 @@
 """Storage of a bookie on a simulated disk, and a twin that knows what was promised."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from random import Random
+from typing import Self
 
 from tests.support.batches import batch_of, entries_in
 from tests.support.simulated_disk import SimulatedDisk
@@ -96,6 +97,10 @@ class LedgerTwin:
         twin.entries, twin.is_fenced, twin.lac = dict(self.entries), self.is_fenced, self.lac
         return twin
 
+    def state(self) -> Hashable:
+        """Return all that is known of it."""
+        return frozenset(self.entries.items()), self.is_fenced, self.lac
+
 
 class TwinnedStorage:
     """Storage driven as the actors drive it; ``written`` and ``promised`` say what it must have."""
@@ -115,7 +120,14 @@ class TwinnedStorage:
         self.promised: dict[int, LedgerTwin] = {}  # must survive a power loss
         self.checkpoint: Checkpoint | None = None
         self._promised_on_disk: dict[int, LedgerTwin] | None = None  # of a killed process
-        self.storage = self._storage()
+        self._made: BookieStorage | None = None
+
+    @property
+    def storage(self) -> BookieStorage:
+        """The storage of this process; many copies are never opened, and need none."""
+        if self._made is None:
+            self._made = self._storage()
+        return self._made
 
     def open(self) -> Recovery:
         """Open storage."""
@@ -189,7 +201,7 @@ class TwinnedStorage:
             self.promised = self._promised_on_disk
         self._forget()
 
-    def copy(self) -> "TwinnedStorage":
+    def copy(self) -> Self:
         """Return a copy of stopped storage, on a copy of its disk."""
         other = copy.copy(self)
         other.disk = copy.deepcopy(self.disk)
@@ -198,6 +210,12 @@ class TwinnedStorage:
         )
         other._forget()
         return other
+
+    def state(self) -> Hashable:
+        """Return what a start and a check depend on, of stopped storage."""
+        twins = (self.attempted, self.written, self.promised, self._promised_on_disk or {})
+        limits = (self._cache_size, self._log_size_max)
+        return self.disk.state(), limits, *map(_state, twins)
 
     def check(self) -> None:
         """Compare: everything promised is served, and nothing that is wrong; then go on from it."""
@@ -236,7 +254,7 @@ class TwinnedStorage:
 
     def _forget(self) -> None:
         self.checkpoint = None
-        self.storage = self._storage()
+        self._made = None
 
     def _journal(self, records: list[JournalRecord]) -> None:
         last = records[-1]
@@ -249,6 +267,10 @@ class TwinnedStorage:
 
 def _copy(twins: dict[int, LedgerTwin]) -> dict[int, LedgerTwin]:
     return {ledger_id: twin.copy() for ledger_id, twin in twins.items()}
+
+
+def _state(twins: dict[int, LedgerTwin]) -> Hashable:
+    return tuple((ledger_id, twins[ledger_id].state()) for ledger_id in sorted(twins))
 
 
 def batch_with_other_bytes(batch: EntryBatch) -> EntryBatch:

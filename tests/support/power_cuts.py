@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Collection, Iterator
 from random import Random
 
+from tests.support.crash_points import STEP_COUNT_MAX
 from tests.support.simulated_disk import (
     SECTOR_SIZE,
     SimulatedCrash,
@@ -22,9 +23,6 @@ from tests.support.simulated_disk import (
 
 ALL_COUNT_MAX = 6
 """Units of which all subsets are tried."""
-
-STEP_COUNT_MAX = 2_000
-"""Steps that anything may take."""
 
 
 def crashed_at_each_step(

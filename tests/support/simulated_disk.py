@@ -18,7 +18,7 @@ longer than fits is done in part, then fails; an allocation, or a new file, fail
 
 import copy
 import errno
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import Any, Self
 
@@ -243,6 +243,7 @@ class SimulatedDisk:
         self.change_count = 0
         self.sync_until: int | None = None
         self.crash_at: int | None = None
+        self.at_step: Callable[[], None] | None = None  # called where a crash would be
         self.open_count = 0
         self.open_count_max = 0
         self.faults: list[Fault] = []
@@ -271,6 +272,7 @@ class SimulatedDisk:
         )
         other._directories, other._locks = set(self._directories), set(self._locks)
         other._listings = {}
+        other.at_step = None
         other.faults = copy.deepcopy(self.faults, memo)
         return other
 
@@ -431,6 +433,8 @@ class SimulatedDisk:
         self.operation_count += 1
         if self.crash_at is not None and self.operation_count >= self.crash_at:
             raise SimulatedCrash
+        if self.at_step is not None:
+            self.at_step()
 
     def _take_descriptor(self, path: str) -> None:
         self.descriptor_count += 1

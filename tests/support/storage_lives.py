@@ -18,6 +18,7 @@ from contextlib import suppress
 from tests.support.batches import batch_of, entries_in
 from tests.support.bookie_storages import BOOKIE_ID, KEY, NO_LIMIT, read_all
 from tests.support.compactions import Compactor
+from tests.support.crash_points import copy_of
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import (
     CorruptRecordError,
@@ -91,7 +92,7 @@ class Life:
         self.has_started = False
         self._waiting: list[tuple[list[JournalRecord], Promise]] = []
         self._known: set[int] = set()
-        self.storage = self._storage()
+        self.storage: BookieStorage  # since the start: many lives are not started
 
     # ------------------------------------------------------------------ start and stop
 
@@ -100,6 +101,7 @@ class Life:
         for path in ("/j", "/l"):
             self.disk.make_dirs(path)
         for _ in range(ATTEMPT_COUNT_MAX):
+            self.storage = self._storage()
             if not self.storage.make_reserves():
                 self.no_space_paths.append("reserve")
             with suppress(NoSpaceError):
@@ -107,7 +109,6 @@ class Life:
                 self.has_started = True
                 return
             self.disk.process_crash()  # the process ends, and somebody starts it again
-            self.storage = self._storage()
         raise AssertionError("with the reserves a start succeeds")
 
     def stop(self) -> None:
@@ -122,6 +123,10 @@ class Life:
         ids = (self.deleted, self.gone, self._known)
         return self.disk.state(), *(one.state() for one in promises), *map(frozenset, ids)
 
+    def stopped(self) -> "Life":
+        """Return what a crash leaves of this life: a copy of its disk, and of what it promised."""
+        return self.reborn(copy_of(self.disk), is_power_lost=False)
+
     def reborn(self, disk: SimulatedDisk, *, is_power_lost: bool) -> "Life":
         """Return the same life, not started yet, on a copy of its disk after a crash."""
         other = Life(disk)
@@ -135,7 +140,6 @@ class Life:
         """Start again on what is on the disk."""
         self._waiting = []
         self.has_started = False
-        self.storage = self._storage()
         self.start()
 
     # ------------------------------------------------------------------ what clients ask for

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterator
+from functools import cache
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.bookie_storages import TwinnedStorage
+from tests.support.crash_points import left_by_crashes
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 
 ONE_PAGE = 9000
@@ -52,17 +54,16 @@ def story(bookie: TwinnedStorage) -> Iterator[None]:
     bookie.add(2, range(3000, 3010))
 
 
-def lived_until_crash(step: int, *, cache_size: int) -> tuple[TwinnedStorage, bool]:
-    """Return storage that crashed at its ``step``-th operation, or lived to the end."""
-    disk = SimulatedDisk()
-    bookie = TwinnedStorage(disk, ledger_cache_size=cache_size, log_size_max=4000)
-    disk.crash_at = step
-    try:
+@cache
+def lives(cache_size: int) -> list[TwinnedStorage]:
+    """Return what a crash at each step of the story leaves, and the end."""
+    bookie = TwinnedStorage(SimulatedDisk(), ledger_cache_size=cache_size, log_size_max=4000)
+
+    def live() -> None:
         for _ in story(bookie):
             pass
-    except SimulatedCrash:
-        return bookie, True
-    return bookie, False
+
+    return left_by_crashes(bookie.disk, live, bookie.copy)
 
 
 def killed(bookie: TwinnedStorage, _seed: int) -> None:
@@ -80,10 +81,8 @@ def test_whatever_step_is_the_last_nothing_promised_is_lost(
 ) -> None:
     """B35, B39: a crash at every step of adds, flushes and checkpoints."""
     step = 0
-    has_crashed = True
-    while has_crashed:
-        step += 1
-        bookie, has_crashed = lived_until_crash(step, cache_size=cache_size)
+    for step, left in enumerate(lives(cache_size), 1):
+        bookie = left.copy()
         crash(bookie, 1000 * seed + step)
         bookie.open()
         bookie.check()
@@ -105,26 +104,19 @@ def _go_on(bookie: TwinnedStorage) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_step_of_the_restart_is_the_last_nothing_promised_is_lost(seed: int) -> None:
     for first_step in (40 + seed, 75 + seed, 100 + seed, 10_000):
-        step = 0
-        has_crashed = True
-        while has_crashed:
-            step += 1
-            bookie, _ = lived_until_crash(first_step, cache_size=ONE_PAGE)
-            power_lost(bookie, seed + first_step)
-            bookie.disk.crash_at = bookie.disk.operation_count + step
-            try:
-                bookie.open()
-                has_crashed = False
-            except SimulatedCrash:
-                power_lost(bookie, seed + step)
-                bookie.open()
-            bookie.disk.crash_at = None
-            bookie.check()
-        assert step > 5
+        bookie = lives(ONE_PAGE)[:first_step][-1].copy()
+        power_lost(bookie, seed + first_step)
+        stopped = left_by_crashes(bookie.disk, bookie.open, bookie.copy)[:-1]
+        for step, again in enumerate(stopped, 1):
+            power_lost(again, seed + step)
+            again.open()
+            again.check()
+        bookie.check()
+        assert len(stopped) >= 5
 
 
 def test_a_restart_leaves_nothing_to_replay() -> None:
-    bookie, _ = lived_until_crash(10_000, cache_size=1 << 20)
+    bookie = lives(1 << 20)[-1].copy()
     bookie.kill()
     assert bookie.open().entry_count > 0
     bookie.kill()

@@ -5,15 +5,15 @@ has all that was promised, and nothing that was never written; and so it has aft
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from random import Random
 
 import pytest
 
 from tests.support.bookie_storages import BOOKIE_ID
-from tests.support.power_cuts import STEP_COUNT_MAX, crashed_at_each_step, power_cuts
+from tests.support.crash_points import left_by_crashes
+from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.scrubbing import Scrubber
-from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
+from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_lives import (
     ACTS,
     PD,
@@ -43,19 +43,27 @@ def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def after_each_power_cut(act: Act, count_max: int = 8) -> Iterator[Life]:
     """Yield lives, not started yet, after the power went at each step of an act."""
-    lives: list[Life] = []
+    life = Life(SimulatedDisk())
+    for before in ACTS[: ACTS.index(act)]:
+        before(life)
+    stopped = left_by_crashes(life.disk, lambda: act(life), life.stopped)
+    for step, one in enumerate(stopped, 1):
+        for after in power_cuts(one.disk, Random(step), count_max):
+            yield one.reborn(after, is_power_lost=True)
 
-    def prepare(disk: SimulatedDisk) -> Callable[[], None]:
-        life = Life(disk)
-        lives.append(life)
-        for before in ACTS[: ACTS.index(act)]:
-            before(life)
-        return lambda: act(life)
 
-    for disk, step in crashed_at_each_step(prepare):
-        for after in power_cuts(disk, Random(step), count_max):
-            again = lives[-1].reborn(after, is_power_lost=True)
-            yield again
+def killed_at_each(stride: int) -> Iterator[tuple[Life, int]]:
+    """Yield lives, not started yet, that were killed every so many steps, and the step."""
+    life = Life(SimulatedDisk())
+
+    def live() -> None:
+        for act in ACTS:
+            act(life)
+
+    stopped = left_by_crashes(life.disk, live, life.stopped, stride=stride)
+    for number, one in enumerate(stopped):
+        one.disk.process_crash()
+        yield one, 1 + number * stride
 
 
 def start(again: Life) -> None:
@@ -109,17 +117,7 @@ def test_what_a_power_cut_took_of_a_log_is_no_damage_and_keeps_it_no_longer(act:
 def test_a_power_cut_after_a_kill_loses_nothing_either() -> None:
     """What a killed process left in the page cache is not built on before it is on the platter."""
     tried = Tried()
-    for kill_step in range(1, STEP_COUNT_MAX, KILL_STRIDE):
-        life = Life(SimulatedDisk())
-        life.disk.crash_at = kill_step
-        is_over = False
-        try:
-            for act in ACTS:
-                act(life)
-            is_over = True
-        except SimulatedCrash:
-            pass
-        again = life.reborn(life.disk.process_crash(), is_power_lost=False)
+    for again, kill_step in killed_at_each(KILL_STRIDE):
         again.start()
         stop_and_start(again)
         for after in power_cuts(again.disk, Random(kill_step), count_max=3):
@@ -127,8 +125,6 @@ def test_a_power_cut_after_a_kill_loses_nothing_either() -> None:
             if tried.is_new(last):
                 last.start()
                 last.check()
-        if is_over:
-            return
 
 
 def test_no_power_cut_lets_an_incarnation_come_twice() -> None:
@@ -152,15 +148,7 @@ def test_a_file_that_goes_after_a_kill_at_any_step_is_missed() -> None:
 
     Every so many steps of checkpoints, collection and compaction.
     """
-    stopped_count = 0
-    for kill_step in range(1, STEP_COUNT_MAX, 3 * KILL_STRIDE):
-        life = Life(SimulatedDisk())
-        life.disk.crash_at = kill_step
-        with suppress(SimulatedCrash):
-            for act in ACTS:
-                act(life)
-            stopped_count += 1
-        again = life.reborn(life.disk.process_crash(), is_power_lost=False)
+    for again, _ in killed_at_each(3 * KILL_STRIDE):
         assert not look(again.disk, "/l", BOOKIE_ID.encode()).is_any
         again.start()
         again.checkpoint()
@@ -172,6 +160,3 @@ def test_a_file_that_goes_after_a_kill_at_any_step_is_missed() -> None:
         lost = look(again.disk, "/l", BOOKIE_ID.encode())
         assert list(lost.ledger_ids) == here
         assert [one.path for one in lost.logs] == logs
-        if stopped_count:
-            return
-    raise AssertionError("the life ends")

@@ -1,14 +1,15 @@
 """Storage over two journal directories and two ledger directories: routing, marks, crashes."""
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from random import Random
 
 import pytest
 
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, TwinnedStorage, read_all, storage_on
-from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
+from tests.support.crash_points import left_by_crashes
+from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import (
     CorruptJournalError,
     CorruptRecordError,
@@ -60,6 +61,12 @@ def filled(disk: SimulatedDisk) -> SeveralTwin:
 
 def home(storage: BookieStorage, ledger_id: int) -> str:
     return storage.ledger_dirs[storage.homes.ledger(ledger_id).home.number]
+
+
+@pytest.fixture(autouse=True)
+def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make disks alike on which the same was done: a test tries what follows once."""
+    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
 
 
 @pytest.fixture
@@ -170,74 +177,69 @@ def test_a_crash_behind_any_step_of_flushes_in_any_order_loses_nothing(
     """B39: each mark follows its own flush, and segments wait for the marks of all directories."""
     orders = list(interleavings([0] * 4, [1] * 4))
     assert len(orders) == 70
+    tried: set[Hashable] = set()  # what was left: what follows is the same on all alike
     for number, order in enumerate(orders):
-        for step_count in range(len(order) + 1):
-            disk = SimulatedDisk()
-            twin = filled(disk)
-            twin.finish_checkpoint()
-            for ledger_id in range(4):
-                twin.add(ledger_id, range(5, 8))
-                twin.fence(ledger_id)
-            twin.sync()
-            checkpoint = twin.storage.begin_checkpoint()
-            for ledger_id in range(4):
-                twin.add(ledger_id, range(8, 10))  # behind the mark
-            twin.sync()
-            left = [steps_of(one) for one in checkpoint.flushes]
-            for directory in order[:step_count]:
-                left[directory].pop(0)()
-            if step_count == len(order):
-                checkpoint.remove_journals()
+        for left in left_by_flushes(order):
             if is_power_lost:
-                twin.lose_power(Random(number))
+                left.lose_power(Random(number))
             else:
-                twin.kill()
-            twin.open()
-            twin.check()
+                left.kill()
+            state = left.state()
+            if state in tried:
+                continue
+            tried.add(state)
+            left.open()
+            left.check()
+
+
+def left_by_flushes(order: list[int]) -> list[SeveralTwin]:
+    """Return what a crash before the flushes leaves, and one after each step of them, in order."""
+    twin = filled(SimulatedDisk())
+    twin.finish_checkpoint()
+    for ledger_id in range(4):
+        twin.add(ledger_id, range(5, 8))
+        twin.fence(ledger_id)
+    twin.sync()
+    checkpoint = twin.storage.begin_checkpoint()
+    for ledger_id in range(4):
+        twin.add(ledger_id, range(8, 10))  # behind the mark
+    twin.sync()
+    steps = [steps_of(one) for one in checkpoint.flushes]
+    left = [twin.copy()]
+    for directory in order:
+        steps[directory].pop(0)()
+        if len(left) == len(order):
+            checkpoint.remove_journals()
+        left.append(twin.copy())
+    return left
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_power_loss_at_any_operation_of_a_checkpoint_loses_nothing(seed: int) -> None:
     """B35, B39: with two journals and two ledger directories."""
-    step, is_done = 0, False
-    while not is_done:
-        step += 1
-        disk = SimulatedDisk()
-        twin = filled(disk)
-        twin.finish_checkpoint()
-        for ledger_id in range(4):
-            twin.add(ledger_id, range(5, 8))
-        twin.sync()
-        disk.crash_at = disk.operation_count + step
-        try:
-            twin.finish_checkpoint()
-            is_done = True
-        except SimulatedCrash:
-            pass
-        twin.lose_power(Random(1_000 * seed + step))
-        twin.open()
-        twin.check()
-    assert step > 10
+    twin = filled(SimulatedDisk())
+    twin.finish_checkpoint()
+    for ledger_id in range(4):
+        twin.add(ledger_id, range(5, 8))
+    twin.sync()
+    check_after_power_losses(twin, twin.finish_checkpoint, seed)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_power_loss_at_any_operation_of_a_start_loses_nothing(seed: int) -> None:
-    step, is_done = 0, False
-    while not is_done:
-        step += 1
-        disk = SimulatedDisk()
-        twin = filled(disk)
-        twin.kill()
-        disk.crash_at = disk.operation_count + step
-        try:
-            twin.open()
-            is_done = True
-        except SimulatedCrash:
-            pass
-        twin.lose_power(Random(1_000 * seed + step))
-        twin.open()
-        twin.check()
-    assert step > 10
+    twin = filled(SimulatedDisk())
+    twin.kill()
+    check_after_power_losses(twin, twin.open, seed)
+
+
+def check_after_power_losses(twin: SeveralTwin, call: Callable[[], object], seed: int) -> None:
+    """Lose power at each step of a call, and at its end: what was promised is there."""
+    left = left_by_crashes(twin.disk, call, twin.copy)
+    for step, one in enumerate(left, 1):
+        one.lose_power(Random(1_000 * seed + step))
+        one.open()
+        one.check()
+    assert len(left) > 10
 
 
 def test_segments_stay_until_the_marks_of_all_ledger_directories_have_passed(

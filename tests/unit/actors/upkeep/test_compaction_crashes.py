@@ -12,6 +12,7 @@ import pytest
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import TwinnedStorage, read_all
 from tests.support.compactions import Compactor
+from tests.support.crash_points import copy_of, left_by_crashes
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.unit.actors.upkeep.test_compaction import (
     add,
@@ -74,18 +75,11 @@ def small_disk() -> SimulatedDisk:
     return disk.process_crash()
 
 
-def compacted_until(
-    base: SimulatedDisk, step: int, log_size_max: int
-) -> tuple[SimulatedDisk, bool]:
-    """Return the disk of a bookie that stopped at the ``step``-th change of a compaction."""
-    disk = copy.deepcopy(base)
-    storage = opened(disk, log_size_max=log_size_max)
-    disk.crash_at = disk.operation_count + step
-    try:
-        Compactor(storage).major()
-    except SimulatedCrash:
-        return disk, True
-    return disk, False
+def left_by_compaction(base: SimulatedDisk) -> list[SimulatedDisk]:
+    """Return the disks of a bookie that stopped at each change of a compaction, and at its end."""
+    disk = copy_of(base)
+    storage = opened(disk, log_size_max=SMALL_LOG)
+    return left_by_crashes(disk, Compactor(storage).major, lambda: copy_of(disk))
 
 
 def crashes(disk: SimulatedDisk) -> Iterator[SimulatedDisk]:
@@ -104,18 +98,18 @@ def crashes(disk: SimulatedDisk) -> Iterator[SimulatedDisk]:
 def test_every_part_of_what_was_not_synced_may_be_there_or_not() -> None:
     """B30: a crash at every step; each set of unsynced writes and names, where they are few."""
     base = small_disk()
-    step, has_crashed, state_count = 0, True, 0
+    state_count = 0
     found_removed: list[bool] = []
     tried: set[Hashable] = set()  # disks: what follows is the same on each that is alike
-    while has_crashed:
-        step += 1
-        disk, has_crashed = compacted_until(base, step, SMALL_LOG)
+    left = left_by_compaction(base)
+    for disk in left:
         for after in crashes(disk):
             state_count += 1
             found_removed.append(1 not in logs_of(after))
-            if after.state() in tried:
+            state = after.state()
+            if state in tried:
                 continue
-            tried.add(after.state())
+            tried.add(state)
             storage = opened(after, log_size_max=SMALL_LOG)
             check_small(storage)
             assert after.paths(".compacting") == []
@@ -127,8 +121,8 @@ def test_every_part_of_what_was_not_synced_may_be_there_or_not() -> None:
             check_small(storage)
             check_clean(after)
             assert not {1, 2} & set(logs_of(after))
-    assert step > 20
-    assert state_count > 10 * step
+    assert len(left) > 20
+    assert state_count > 10 * len(left)
     # a source goes in the last steps only
     assert not any(found_removed[: state_count // 3])
     assert found_removed[-1]
@@ -146,33 +140,32 @@ def check_small(storage: BookieStorage) -> None:
 def test_a_crash_while_what_a_crash_left_is_finished_is_survived(first: str, second: str) -> None:
     """B30: the second time, at every step; what the first one left may not be durable yet."""
     base = small_disk()
-    first_step, has_crashed = 0, True
+    first_step = 0
     tried: set[Hashable] = set()  # what the second crash left
-    while has_crashed:
-        first_step += 1
-        disk, has_crashed = compacted_until(base, first_step, SMALL_LOG)
+    for first_step, disk in enumerate(left_by_compaction(base), 1):
         crash(disk, first, first_step)
-        step, has_crashed_again = 0, True
-        while has_crashed_again:
-            step += 2
-            again = copy.deepcopy(disk)
-            again.crash_at = again.operation_count + step + first_step % 2
-            try:
-                compactor = Compactor(opened(again, log_size_max=SMALL_LOG))
-                compactor.finish()
-                compactor.major()
-                has_crashed_again = False
-            except SimulatedCrash:
-                pass
-            crash(again, second, step)
-            if again.state() in tried:
+        for number, again in enumerate(left_by_finishing(disk, 2 + first_step % 2), 1):
+            crash(again, second, 2 * number)
+            state = again.state()
+            if state in tried:
                 continue
-            tried.add(again.state())
+            tried.add(state)
             storage = opened(again, log_size_max=SMALL_LOG)
             check_small(storage)
             Compactor(storage).finish()
             check_small(storage)
     assert first_step > 20
+
+
+def left_by_finishing(disk: SimulatedDisk, first: int) -> list[SimulatedDisk]:
+    """Return the disks of a bookie that stopped at every second step of what follows a crash."""
+
+    def finish() -> None:
+        compactor = Compactor(opened(disk, log_size_max=SMALL_LOG))
+        compactor.finish()
+        compactor.major()
+
+    return left_by_crashes(disk, finish, lambda: copy_of(disk), first=first, stride=2)
 
 
 def crash(disk: SimulatedDisk, kind: str, seed: int) -> None:
@@ -321,10 +314,7 @@ def forget_half_deleted(life: _Life) -> None:
 def test_a_damaged_note_costs_no_entry_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     base = small_disk()
     tried: set[Hashable] = set()  # files after the start: what follows is the same on all alike
-    for step in range(1, 60):
-        disk, has_crashed = compacted_until(base, step, SMALL_LOG)
-        if not has_crashed:
-            break
+    for step, disk in enumerate(left_by_compaction(base)[:-1][:59], 1):
         disk.process_crash()
         if not disk.paths(f"/l/{NOTE_NAME}") or disk.paths(f"{NOTE_NAME}.new"):
             continue

@@ -7,7 +7,7 @@ from tests.unit.actors.upkeep.test_compaction import check_clean, logs_of, opene
 from tests.unit.actors.upkeep.test_compaction_crashes import (
     SMALL_LOG,
     check_small,
-    compacted_until,
+    left_by_compaction,
     small_disk,
 )
 from zbk.storage.gc.compaction_note import NOTE_NAME
@@ -18,13 +18,7 @@ from zbk.storage.tools.sanity import SanityCheck
 @pytest.fixture(scope="module")
 def stages() -> list[SimulatedDisk]:
     """Return disks of bookies that were killed at each step of a compaction."""
-    base = small_disk()
-    found: list[SimulatedDisk] = []
-    has_crashed = True
-    while has_crashed:
-        disk, has_crashed = compacted_until(base, len(found) + 1, SMALL_LOG)
-        found.append(disk.process_crash())
-    return found
+    return [disk.process_crash() for disk in left_by_compaction(small_disk())]
 
 
 def problems_of(disk: SimulatedDisk) -> list[str]:
