@@ -21,8 +21,7 @@ Threads: any.
 Source: "Can Applications Recover from fsync Failures?" (Rebello et al., ATC 2020).
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from zbk.errors import CorruptRecordError, NoSpaceError, StorageFailedError
 from zbk.system.files import is_no_space
@@ -77,7 +76,7 @@ class FailStop:
 
 
 class _Guard:
-    """``FailStop.guard``; a class because it is a third as expensive as a generator."""
+    """``FailStop.guard``; a class, as those below: a third as expensive as a generator."""
 
     __slots__ = ("_fail_stop", "_operation", "_path")
 
@@ -94,27 +93,44 @@ class _Guard:
             raise self._fail_stop.failed(self._path, self._operation, error) from error
 
 
-@contextmanager
-def as_damage(path: str, offset: int = 0) -> Iterator[None]:
+class as_damage:  # noqa: N801 - a context, called like a function
     """Enter a context in which an ``OSError`` means that a place cannot be read.
 
     Raises:
         CorruptRecordError: in the context, a read failed.
     """
-    try:
-        yield
-    except OSError as error:
-        raise CorruptRecordError(path, offset, f"cannot be read: {error}") from error
+
+    __slots__ = ("_offset", "_path")
+
+    def __init__(self, path: str, offset: int = 0) -> None:
+        self._path = path
+        self._offset = offset
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, OSError):
+            text = f"cannot be read: {error}"
+            raise CorruptRecordError(self._path, self._offset, text) from error
 
 
-@contextmanager
-def as_failed_read(path: str, operation: str) -> Iterator[None]:
+class as_failed_read:  # noqa: N801 - as the one above
     """Enter a context in which an ``OSError`` ends the task of the caller, but no writing.
 
     Raises:
         StorageFailedError: in the context, a read failed.
     """
-    try:
-        yield
-    except OSError as error:
-        raise StorageFailedError(path, operation, str(error)) from error
+
+    __slots__ = ("_operation", "_path")
+
+    def __init__(self, path: str, operation: str) -> None:
+        self._path = path
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise StorageFailedError(self._path, self._operation, str(error)) from error

@@ -5,8 +5,7 @@ another file, and a read would return that file's bytes. Any thread may call.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import islice
 from threading import Lock
 from typing import Final
@@ -34,9 +33,8 @@ class OpenFiles:
         """The number of open files."""
         return len(self._by_path)
 
-    @contextmanager
-    def use(self, path: str) -> Iterator[File]:
-        """Yield the file at ``path``, for reading, until the block ends.
+    def use(self, path: str) -> AbstractContextManager[File]:
+        """Return the file at ``path``, for reading, as a context: it stays open until it ends.
 
         Raises:
             OSError: it cannot be opened.
@@ -45,20 +43,15 @@ class OpenFiles:
         with self._lock:
             opened = self._by_path.get(path)
             if opened is None:
-                opened = self._by_path[path] = _OpenFile(self._open(path))
+                opened = self._by_path[path] = _OpenFile(self._open(path), self._lock)
                 self.miss_count += 1
             else:
                 self.hit_count += 1
+                self._by_path.move_to_end(path)
             opened.user_count += 1
-            self._by_path.move_to_end(path)
-            self._close_idle(len(self._by_path) - self._open_max)
-        try:
-            yield opened.file
-        finally:
-            with self._lock:
-                opened.user_count -= 1
-                if opened.is_forgotten and not opened.user_count:
-                    opened.file.close()
+            if len(self._by_path) > self._open_max:
+                self._close_idle(len(self._by_path) - self._open_max)
+        return opened
 
     def forget(self, path: str) -> None:
         """Close a file that was removed or replaced, after its last use ends."""
@@ -91,9 +84,21 @@ class OpenFiles:
 
 
 class _OpenFile:
-    __slots__ = ("file", "is_forgotten", "user_count")
+    """An open file, and how many use it; leaving its context ends one use."""
 
-    def __init__(self, file: File) -> None:
+    __slots__ = ("_lock", "file", "is_forgotten", "user_count")
+
+    def __init__(self, file: File, lock: Lock) -> None:
+        self._lock = lock
         self.file = file
         self.user_count = 0
         self.is_forgotten = False
+
+    def __enter__(self) -> File:
+        return self.file
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self.user_count -= 1
+            if self.is_forgotten and not self.user_count:
+                self.file.close()

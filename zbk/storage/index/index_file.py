@@ -359,10 +359,11 @@ class IndexReader:
                     index = decode_header(file.pread(INDEX_HEADER_SIZE, 0), ledger_id, path)
                     size = file.size()
                     _check_length(path, size, index)
-                    read_directory(file, index)
+                    if index.directory_extent_count:
+                        read_directory(file, index)
+                        _check_length(path, size, index)
             except FileNotFoundError:
                 return None
-        _check_length(path, size, index)
         return index
 
     def read_page(self, index: LedgerIndex, page_no: int) -> Page | None:

@@ -52,6 +52,7 @@ _CHECKSUM = struct.Struct("<Q")
 _COPY_SIZE: Final = _HEADER.size + _CHECKSUM.size
 _SEGMENT_SUFFIX: Final = ".journal"
 _SPARE_SUFFIX: Final = ".spare"
+_HEX_DIGITS: Final = frozenset("0123456789abcdef")
 
 assert _COPY_SIZE == 40
 
@@ -108,7 +109,8 @@ def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> Seg
         CorruptRecordError: no copy is whole, or they are of an earlier use of the file.
         CookieMismatchError: a copy is whole, and another bookie's.
     """
-    for header in decode_copies(data):
+    for offset in COPY_OFFSETS:
+        header = _decode_copy(data, offset)
         if header is not None and header.segment_id == segment_id:
             if header.owner_hash != checksum(owner):
                 raise CookieMismatchError(f"{where} is in the journal of another bookie")
@@ -118,17 +120,18 @@ def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> Seg
 
 def decode_copies(data: bytes) -> list[SegmentHeader | None]:
     """Return each copy of the header of any segment; ``None`` for one that is not whole."""
-    found: list[SegmentHeader | None] = []
-    for offset in COPY_OFFSETS:
-        copy = data[offset : offset + _COPY_SIZE]
-        header = None
-        if len(copy) == _COPY_SIZE and copy.startswith(_MAGIC):
-            (stored,) = _CHECKSUM.unpack_from(copy, _HEADER.size)
-            if checksum(copy[: _HEADER.size]) == stored:
-                _, page_count, segment_id, owner_hash, nonce = _HEADER.unpack_from(copy)
-                header = SegmentHeader(segment_id, owner_hash, nonce, page_count)
-        found.append(header)
-    return found
+    return [_decode_copy(data, offset) for offset in COPY_OFFSETS]
+
+
+def _decode_copy(data: bytes, offset: int) -> SegmentHeader | None:
+    copy = data[offset : offset + _COPY_SIZE]
+    if len(copy) != _COPY_SIZE or not copy.startswith(_MAGIC):
+        return None
+    (stored,) = _CHECKSUM.unpack_from(copy, _HEADER.size)
+    if checksum(copy[: _HEADER.size]) != stored:
+        return None
+    _, page_count, segment_id, owner_hash, nonce = _HEADER.unpack_from(copy)
+    return SegmentHeader(segment_id, owner_hash, nonce, page_count)
 
 
 def segment_path(directory: str, segment_id: int) -> str:
@@ -159,4 +162,4 @@ def _ids(files: FileSystem, directory: str, suffix: str) -> list[int]:
 
 
 def _is_hex(text: str) -> bool:
-    return all(letter in "0123456789abcdef" for letter in text)
+    return _HEX_DIGITS.issuperset(text)
