@@ -262,7 +262,7 @@ class TwinnedStorage:
         ledger_id = last.batch.ledger_id if isinstance(last, EntriesRecord) else last.ledger_id
         journals = list(self.storage.journals)
         journals[self.storage.journals.of(ledger_id)].append(records)
-        self.written = _copy(self.attempted)
+        self.written = {**self.written, ledger_id: self.attempted[ledger_id].copy()}
 
 
 def _copy(twins: dict[int, LedgerTwin]) -> dict[int, LedgerTwin]:

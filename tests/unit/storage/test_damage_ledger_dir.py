@@ -30,7 +30,7 @@ from zbk.errors import (
 from zbk.protocol.entry.digest import digest_function
 from zbk.storage.disk.open_files import OpenFiles
 from zbk.storage.entry_logs.entry_log import log_ids, log_path
-from zbk.storage.entry_logs.entry_reader import fetch
+from zbk.storage.entry_logs.entry_reader import Resolved, fetch
 from zbk.storage.entry_logs.scan import Block, EntryLogScan
 from zbk.storage.index.flush_file import FlushFile
 from zbk.storage.index.index_file import IndexPath, IndexReader
@@ -78,6 +78,7 @@ class Log:
                 if at >= 0:
                     self.places.append((at, ledger_id, entry_id))
         self.places.sort()
+        self._said: dict[tuple[int, tuple[int, ...]], Resolved] = {}
         self.digests = {one: digest_function(DIGEST_TYPE, b"", one) for one in LEDGERS}
 
     def near(self, offset: int) -> tuple[int, list[int]]:
@@ -93,8 +94,7 @@ class Log:
         ledger_id, wanted = self.near(offset)
         is_seen = False
         while wanted:
-            resolved = self.storage.homes.ledger(ledger_id).resolve(wanted, NO_LIMIT)
-            assert resolved is not None, "no such entry is said by the index"
+            resolved = self._resolved(ledger_id, tuple(wanted))
             try:
                 count, body = fetch(self.read_log, resolved)
             except EntryUnreadableError:
@@ -105,6 +105,14 @@ class Log:
                 self._check_as_client(ledger_id, wanted[:count], body)
             wanted = wanted[count:]
         return is_seen
+
+    def _resolved(self, ledger_id: int, wanted: tuple[int, ...]) -> Resolved:
+        """Return what the index says; the damage is in another file, so it says that each time."""
+        if (ledger_id, wanted) not in self._said:
+            resolved = self.storage.homes.ledger(ledger_id).resolve(list(wanted), NO_LIMIT)
+            assert resolved is not None, "no such entry is said by the index"
+            self._said[ledger_id, wanted] = resolved
+        return self._said[ledger_id, wanted]
 
     def _check_as_client(self, ledger_id: int, entry_ids: Sequence[int], body: bytes) -> None:
         offset = 0
@@ -215,11 +223,11 @@ class Index:
         found = reader.read_header(1)
         if found is None:
             return None, {}
-        said = (*found.info().__struct_fields__, found.info(), list(found.extents))
         pages: dict[int, bytes | None] = {}
         for page_no in page_nos:
             page = reader.read_page(found, page_no)
             pages[page_no] = None if page is None else page.locations.tobytes()
+        said = (*found.info().__struct_fields__, found.info(), list(found.extents))
         return said, pages
 
     def is_seen_at(self, offset: int) -> bool:
