@@ -80,10 +80,12 @@ class _Inode:
         return bytes(self.visible), bytes(self.durable), changes
 
     def write(self, number: int, offset: int, data: bytes) -> None:
-        self.visible = _put(self.visible, offset, data)
-        start = offset - offset % SECTOR_SIZE
-        end = -(-(offset + len(data)) // SECTOR_SIZE) * SECTOR_SIZE
-        self.pending.append(_Write(number, start, bytes(self.visible[start:end])))
+        visible = self.visible = _put(self.visible, offset, data)
+        end = offset + len(data)
+        if offset % SECTOR_SIZE or (end % SECTOR_SIZE and end != len(visible)):
+            offset -= offset % SECTOR_SIZE
+            data = bytes(visible[offset : end + -end % SECTOR_SIZE])
+        self.pending.append(_Write(number, offset, data))
 
     def resize(self, number: int, size: int) -> None:
         self.visible = _resize(self.visible, size)
@@ -91,13 +93,14 @@ class _Inode:
 
     def sync(self, until: int | None = None) -> None:
         """Bring what is pending, up to a change, to the platter; what a failure lost stays lost."""
+        if not self.pending:
+            return
         late = [] if until is None else [c for c in self.pending if c.number > until]
         for change in self.pending[: len(self.pending) - len(late)]:
-            match change:
-                case _Resize(_, size):
-                    self.durable = _resize(self.durable, size)
-                case _Write(_, offset, data):
-                    self.durable = _put(self.durable, offset, data)
+            if isinstance(change, _Write):
+                self.durable = _put(self.durable, change.offset, change.data)
+            else:
+                self.durable = _resize(self.durable, change.size)
         self.pending = late
 
     def lose(self, rng: Random, keep_share: float, *, is_torn_anywhere: bool) -> None:
@@ -133,7 +136,8 @@ class SimulatedFile:
         return self._path
 
     def pread(self, size: int, offset: int) -> bytes:
-        self._check_alive()
+        if self._life != self._disk.life or not self.is_open:
+            self._check_alive()
         self._disk.fail_on("pread", self._path)
         return bytes(self._inode.visible[offset : offset + size])
 
@@ -149,14 +153,20 @@ class SimulatedFile:
         except OSError:  # a short write comes first
             self._inode.write(self._disk.next_change(), offset, data[: len(data) // 2])
             raise
-        room = len(self._inode.visible) + self._disk.free_size("")
-        if offset + len(data) > max(room, len(self._inode.visible)):
-            if room > offset:
-                self._inode.write(self._disk.next_change(), offset, data[: room - offset])
-            raise OSError(errno.ENOSPC, "the simulated disk is full", self._path)
+        if self._disk.capacity is not None:
+            self._write_what_fits(offset, data)
         self._inode.write(self._disk.next_change(), offset, data)
         self._disk.step()  # behind: the bytes may reach the platter
         return len(data)
+
+    def _write_what_fits(self, offset: int, data: bytes) -> None:
+        """Return if all of it fits; else write what does, and fail."""
+        size = len(self._inode.visible)
+        room = size + self._disk.free_size("")
+        if offset + len(data) > max(room, size):
+            if room > offset:
+                self._inode.write(self._disk.next_change(), offset, data[: room - offset])
+            raise OSError(errno.ENOSPC, "the simulated disk is full", self._path)
 
     def sync(self) -> None:
         self._check_alive()
@@ -350,12 +360,13 @@ class SimulatedDisk:
         self._sync_names(path)
 
     def _sync_names(self, path: str) -> None:
+        late = []
         for change in self._pending_names:
             if _parent(next(iter(change))) == path:
                 _apply(self._durable_names, change)
-        self._pending_names = [
-            change for change in self._pending_names if _parent(next(iter(change))) != path
-        ]
+            else:
+                late.append(change)
+        self._pending_names = late
 
     def open_disk(self, path: str) -> Disk | None:
         assert path in self._directories
