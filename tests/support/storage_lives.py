@@ -62,10 +62,10 @@ class Promises:
 
     def state(self) -> Hashable:
         """Return what is promised."""
-        entries = {
-            (ledger_id, *entry) for ledger_id, own in self.entries.items() for entry in own.items()
-        }
-        return frozenset(entries), frozenset(self.fenced), frozenset(self.lacs.items())
+        entries = frozenset(
+            (ledger_id, frozenset(own.items())) for ledger_id, own in self.entries.items()
+        )
+        return entries, frozenset(self.fenced), frozenset(self.lacs.items())
 
     def forget(self, ledger_id: int) -> None:
         """Promise nothing of a ledger any more."""

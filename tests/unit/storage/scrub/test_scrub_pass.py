@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.bookie_storages import TwinnedStorage, part_to_mend, read_all
+from tests.support.bookie_storages import NO_LIMIT, TwinnedStorage, part_to_mend, read_all
 from tests.support.compactions import Compactor
 from tests.support.scrubbing import BadDisk, Scrubber, scrub
 from tests.support.simulated_disk import SimulatedDisk
@@ -151,8 +151,9 @@ def test_every_damaged_byte_of_every_index_file_is_found(*, is_in_memory: bool) 
 def _look_at_all(twinned: TwinnedStorage) -> None:
     """Have the index in memory."""
     for ledger_id, twin in twinned.written.items():
-        for entry_id in twin.entries:
-            assert twinned.storage.homes.ledger(ledger_id).resolve([entry_id], 1)
+        resolved = twinned.storage.homes.ledger(ledger_id).resolve(sorted(twin.entries), NO_LIMIT)
+        assert resolved is not None
+        assert len(resolved.entry_ids) == len(twin.entries)
 
 
 def _forget(twinned: TwinnedStorage) -> None:
