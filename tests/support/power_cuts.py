@@ -6,7 +6,7 @@ and each lost alone up to a number, and subsets by chance.
 """
 
 import copy
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 
 from tests.support.crash_points import STEP_COUNT_MAX
@@ -47,10 +47,10 @@ def crashed_at_each_step(
 
 def power_cuts(disk: SimulatedDisk, rng: Random, count_max: int = 8) -> Iterator[SimulatedDisk]:
     """Yield copies of a disk after the power was lost; at most ``count_max`` of many units."""
-    unit_count = len(_units(disk))
-    for kept in _subsets(unit_count, rng, count_max):
+    units = _units(disk)
+    for kept in _subsets(len(units), rng, count_max):
         after = copy.deepcopy(disk)
-        _lose(after, kept)
+        _lose(after, [units[unit] for unit in sorted(kept)])
         yield after
 
 
@@ -91,11 +91,9 @@ def _units(disk: SimulatedDisk) -> list[tuple[int, int, int]]:
     return units
 
 
-def _lose(disk: SimulatedDisk, kept: Collection[int]) -> None:
-    units = _units(disk)
+def _lose(disk: SimulatedDisk, kept: Sequence[tuple[int, int, int]]) -> None:
     inodes = _inodes(disk)
-    for unit in sorted(kept):
-        inode_no, number, at = units[unit]
+    for inode_no, number, at in kept:
         if inode_no < 0:
             _apply(disk._durable_names, disk._pending_names[number])
             continue

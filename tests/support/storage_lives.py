@@ -52,23 +52,33 @@ class Promises:
         self.entries: dict[int, dict[int, bytes]] = {}
         self.fenced: set[int] = set()
         self.lacs: dict[int, int] = {}
+        self._state: Hashable = None  # while nothing changes; copies share it, and its hash
 
     def copy(self) -> "Promises":
         """Return a copy that does not change with it."""
         other = Promises()
         other.entries = {ledger_id: dict(own) for ledger_id, own in self.entries.items()}
         other.fenced, other.lacs = set(self.fenced), dict(self.lacs)
+        other._state = self._state
         return other
 
     def state(self) -> Hashable:
         """Return what is promised."""
-        entries = frozenset(
-            (ledger_id, frozenset(own.items())) for ledger_id, own in self.entries.items()
-        )
-        return entries, frozenset(self.fenced), frozenset(self.lacs.items())
+        if self._state is None:
+            entries = frozenset(
+                (ledger_id, frozenset(own.items())) for ledger_id, own in self.entries.items()
+            )
+            self._state = entries, frozenset(self.fenced), frozenset(self.lacs.items())
+        return self._state
+
+    def keep(self, promise: "Promise") -> None:
+        """Promise this, too."""
+        promise(self)
+        self._state = None
 
     def forget(self, ledger_id: int) -> None:
         """Promise nothing of a ledger any more."""
+        self._state = None
         self.entries.pop(ledger_id, None)
         self.fenced.discard(ledger_id)
         self.lacs.pop(ledger_id, None)
@@ -125,6 +135,8 @@ class Life:
 
     def stopped(self) -> "Life":
         """Return what a crash leaves of this life: a copy of its disk, and of what it promised."""
+        for promises in (self.attempted, self.written, self.synced):
+            promises.state()  # computed once for all that comes of it
         return self.reborn(copy_of(self.disk), is_power_lost=False)
 
     def reborn(self, disk: SimulatedDisk, *, is_power_lost: bool) -> "Life":
@@ -205,7 +217,7 @@ class Life:
                     records, promise = self._waiting[0]
                     if records:
                         self.storage.journal.append(records)
-                    promise(self.written)
+                    self.written.keep(promise)
                     self._waiting.pop(0)
                 self.storage.journal.sync()
                 self.synced = self.written.copy()
@@ -305,7 +317,7 @@ class Life:
         return []
 
     def _journal(self, records: list[JournalRecord], promise: Promise) -> None:
-        promise(self.attempted)
+        self.attempted.keep(promise)
         self._waiting.append((records, promise))
         self.write()
 
