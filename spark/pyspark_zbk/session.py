@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -132,14 +133,20 @@ def interruptible(open_session: "Callable[[], SparkSession]") -> "Iterator[Spark
 
     Spark's own handler asks its Java process to cancel all jobs, over the connection of the
     interrupted call. That fails, and is logged with tracebacks. The end of the session cancels the
-    jobs.
+    jobs. In a terminal Ctrl-C also ends Java, often first: Spark's warning of that is left out.
     """
     handler = signal.getsignal(signal.SIGINT)
     with open_session() as spark:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
         with quiet_interrupts():
-            yield spark
+            try:
+                yield spark
+            except KeyboardInterrupt:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "Unable to cleanly shutdown", RuntimeWarning)
+                    spark.sparkContext.stop()
+                raise
 
 
 @contextmanager

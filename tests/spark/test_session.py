@@ -3,8 +3,9 @@
 import logging
 import subprocess
 import sys
+import warnings
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -198,3 +199,38 @@ def test_what_an_interrupt_broke_is_not_logged(name: str, caplog: pytest.LogCapt
         logger.error("the Java process ended", exc_info=BrokenPipeError())
 
     assert [record.getMessage() for record in caplog.records] == ["the Java process ended"]
+
+
+class _SessionWithoutJava:
+    """A session whose Java process has ended, as SparkSession and SparkContext behave then."""
+
+    def __init__(self) -> None:
+        self.sparkContext = self  # as Spark names it
+        self._is_stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_details: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if not self._is_stopped:
+            self._is_stopped = True
+            text = "Unable to cleanly shutdown Spark JVM process. It is possible that ..."
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def _end_by(error: type[BaseException]) -> None:
+    with session.interruptible(lambda: cast("SparkSession", _SessionWithoutJava())):
+        raise error
+
+
+def test_a_java_that_ctrl_c_ended_first_is_not_warned_of() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        _end_by(KeyboardInterrupt)
+
+
+def test_a_java_that_ended_by_itself_is_warned_of() -> None:
+    with pytest.warns(RuntimeWarning, match="cleanly shutdown"), pytest.raises(LookupError):
+        _end_by(LookupError)
