@@ -1,7 +1,7 @@
-"""What unit tests leave behind: nothing in the loggers that later tests use."""
+"""Fixtures that unit tests share; and what they leave in the loggers of later tests: nothing."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import pytest
 
@@ -17,3 +17,15 @@ def _logging_is_as_before() -> Iterator[None]:
     before = _logging()
     yield
     assert _logging() == before
+
+
+@pytest.fixture
+def same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make journal segments with the same nonce: disks are alike on which the same was done."""
+    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
+
+
+@pytest.fixture(scope="module")
+def passed() -> set[Hashable]:
+    """Return what was started from and was whole; a start from the same has the same outcome."""
+    return set()

@@ -13,12 +13,9 @@ from tests.unit.actors.upkeep.test_compaction_crashes import (
     small_disk,
 )
 
+pytestmark = pytest.mark.usefixtures("same_nonce")
+
 STRIDE = 13
-
-
-@pytest.fixture(autouse=True)
-def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
 
 
 def live(life: Life) -> None:

@@ -20,6 +20,8 @@ from tests.support.storage_lives import ACTS, PD, Life
 from zbk.errors import DamageError, StorageFailedError, ZbkError
 from zbk.storage.journal.record import FenceRecord
 
+pytestmark = pytest.mark.usefixtures("same_nonce")
+
 CALL_COUNT_MAX = 2_000
 
 OPERATIONS = (
@@ -36,29 +38,18 @@ OPERATIONS = (
 WRITES = ("create", "pwrite", "allocate", "rename", "remove", "sync", "sync_dir")
 
 
-@pytest.fixture(autouse=True)
-def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
-
-
-@pytest.fixture(scope="module")
-def tried() -> set[Hashable]:
-    """Return what was started from and passed; a start from the same has the same outcome."""
-    return set()
-
-
-def test_a_life_without_faults_keeps_everything(tried: set[Hashable]) -> None:
+def test_a_life_without_faults_keeps_everything(passed: set[Hashable]) -> None:
     life, stopped = lived(Fault("no such operation", errno.EIO))
 
     assert stopped is None
     assert life.refused_count == 0
     life.check()
-    check_next_lives(life, tried)
+    check_next_lives(life, passed)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_whichever_call_fails_nothing_promised_is_lost(
-    operation: str, tried: set[Hashable]
+    operation: str, passed: set[Hashable]
 ) -> None:
     for life, stopped in lives(operation, errno.EIO):
         if stopped is None:
@@ -67,12 +58,12 @@ def test_whichever_call_fails_nothing_promised_is_lost(
             assert names_a_file(stopped), str(stopped)
             if life.has_started:
                 check_that_it_stopped(life)
-        check_next_lives(life, tried)
+        check_next_lives(life, passed)
 
 
 @pytest.mark.parametrize("operation", WRITES)
 def test_whichever_call_finds_no_space_the_bookie_is_read_only_or_stops(
-    operation: str, tried: set[Hashable]
+    operation: str, passed: set[Hashable]
 ) -> None:
     """An fsync is final whatever its error says; a removal is tried again by the next start."""
     for life, stopped in lives(operation, errno.ENOSPC):
@@ -82,7 +73,7 @@ def test_whichever_call_finds_no_space_the_bookie_is_read_only_or_stops(
         else:
             assert operation in {"sync", "sync_dir", "remove"}, f"stopped: {stopped}"
             assert names_a_file(stopped), str(stopped)
-        check_next_lives(life, tried)
+        check_next_lives(life, passed)
 
 
 def lives(operation: str, error: int) -> Iterator[tuple[Life, ZbkError | None]]:
@@ -121,7 +112,7 @@ def check_that_it_stopped(life: Life) -> None:
     life.read(PD)
 
 
-def check_next_lives(life: Life, tried: set[Hashable]) -> None:
+def check_next_lives(life: Life, passed: set[Hashable]) -> None:
     """Start after a crash of the process, and of the machine: all is there, and it goes on."""
     for seed in (None, 1):
         disk = copy_of(life.disk)
@@ -130,26 +121,26 @@ def check_next_lives(life: Life, tried: set[Hashable]) -> None:
         else:
             disk.crash(Random(seed))
         again = life.reborn(disk, is_power_lost=seed is not None)
-        start_and_check(again, tried, check_that_it_goes_on if seed is None else nothing)
+        start_and_check(again, passed, check_that_it_goes_on if seed is None else nothing)
 
 
-def start_and_check(life: Life, tried: set[Hashable], then: Callable[..., None]) -> None:
+def start_and_check(life: Life, passed: set[Hashable], then: Callable[..., None]) -> None:
     """Start on what a crash left, and go on, unless it is what another crash left."""
     case = (then, life.state())
-    if case in tried:
+    if case in passed:
         return
     life.start()
     life.check()
-    then(life, tried)
-    tried.add(case)
+    then(life, passed)
+    passed.add(case)
 
 
-def check_that_it_goes_on(life: Life, tried: set[Hashable]) -> None:
+def check_that_it_goes_on(life: Life, passed: set[Hashable]) -> None:
     """Add to what is there, and start again without power."""
     life.add(PD, 9_000)
     life.checkpoint()
     life.disk.crash(Random(3))
-    start_and_check(life.reborn(life.disk, is_power_lost=True), tried, nothing)
+    start_and_check(life.reborn(life.disk, is_power_lost=True), passed, nothing)
 
 
 def nothing(_life: Life, _tried: set[Hashable]) -> None:

@@ -29,6 +29,8 @@ from zbk.storage.journal.record import (
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 from zbk.storage.replay import add_batches
 
+pytestmark = pytest.mark.usefixtures("same_nonce")
+
 RESERVE_SIZE = 30_000
 LEDGERS = (1, 2, 3)
 
@@ -207,18 +209,6 @@ def sizes() -> range:
     for _ in range(3):
         run.checkpoint()
     return range(0, disk.used_size - before + 3_000, 331)
-
-
-@pytest.fixture(autouse=True)
-def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make disks alike on which the same was done: what follows is tried once."""
-    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
-
-
-@pytest.fixture(scope="module")
-def passed() -> set[Hashable]:
-    """Return what was started from and was whole; a start from the same has the same outcome."""
-    return set()
 
 
 @pytest.mark.parametrize("size", sizes())

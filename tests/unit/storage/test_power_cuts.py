@@ -32,13 +32,10 @@ from zbk.storage.directory.identity import next_incarnation
 from zbk.storage.directory.lost_files import look
 from zbk.storage.index.index_file import ledger_ids
 
+pytestmark = pytest.mark.usefixtures("same_nonce")
+
 KILL_STRIDE = 3
 """Every so many steps of a whole life a kill is tried."""
-
-
-@pytest.fixture(autouse=True)
-def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
 
 
 def after_each_power_cut(act: Act, count_max: int = 8) -> Iterator[Life]:

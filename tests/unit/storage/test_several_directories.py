@@ -24,6 +24,8 @@ from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyReco
 from zbk.storage.journal.segment import NO_POSITION
 from zbk.storage.replay import add_batches
 
+pytestmark = pytest.mark.usefixtures("same_nonce")
+
 JOURNALS = ("/j1", "/j2")
 LEDGERS = ("/l1", "/l2")
 
@@ -61,12 +63,6 @@ def filled(disk: SimulatedDisk) -> SeveralTwin:
 
 def home(storage: BookieStorage, ledger_id: int) -> str:
     return storage.ledger_dirs[storage.homes.ledger(ledger_id).home.number]
-
-
-@pytest.fixture(autouse=True)
-def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make disks alike on which the same was done: a test tries what follows once."""
-    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
 
 
 @pytest.fixture

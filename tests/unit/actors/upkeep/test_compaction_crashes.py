@@ -27,14 +27,10 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.gc.compaction_note import NOTE_NAME, CompactionNote
 
+pytestmark = pytest.mark.usefixtures("same_nonce")
+
 SMALL_LOG = 400
 SUBSET_BITS = 7
-
-
-@pytest.fixture(autouse=True)
-def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let disks be alike on which the same was done: some tests try what follows once."""
-    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
 
 
 class Subset(Random):

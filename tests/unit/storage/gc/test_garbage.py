@@ -387,18 +387,7 @@ def _story(storage: BookieStorage) -> Iterator[set[int]]:
     checkpoint(storage)
 
 
-@pytest.fixture(scope="module")
-def passed() -> set[Hashable]:
-    """Return what was started from and was whole; a start from the same has the same outcome."""
-    return set()
-
-
-@pytest.fixture
-def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
-
-
-@pytest.mark.usefixtures("_segments_have_the_same_nonce")
+@pytest.mark.usefixtures("same_nonce")
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_step_is_the_last_dropped_ledgers_stay_dropped_and_others_whole(
     seed: int, passed: set[Hashable]

@@ -17,6 +17,8 @@ from zbk.errors import OutOfDescriptorsError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal.record import JournalRecord, LedgerKeyRecord
 
+pytestmark = pytest.mark.usefixtures("same_nonce")
+
 
 class BusyRun(Run):
     """What the storage actor refuses is refused before anything has changed."""
@@ -51,17 +53,6 @@ def start(disk: SimulatedDisk) -> BusyRun:
     run.add(LEDGERS[0], 1_000)
     run.checkpoint()
     return run
-
-
-@pytest.fixture(autouse=True)
-def _segments_have_the_same_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secrets.randbits", lambda _count: 12_345)
-
-
-@pytest.fixture(scope="module")
-def passed() -> set[Hashable]:
-    """Return what was started from and was whole; a start from the same has the same outcome."""
-    return set()
 
 
 def open_count() -> int:
