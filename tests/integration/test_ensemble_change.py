@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.cluster import pause
 from tests.support.lost_bookies import Autorecoveries, Watched
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
@@ -213,7 +214,7 @@ def test_a_frozen_bookie_is_replaced_instead_of_slowing_the_writer(
     load.wait_for_more()
     victim = ensemble(ledger)[0]
 
-    cluster.pause(index_of(cluster, victim))
+    pause(cluster, index_of(cluster, victim))
     try:
         wait_for_change(ledger, victim)
         load.wait_for_more()

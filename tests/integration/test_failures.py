@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import zbk
-from tests.support.cluster import QUICK
+from tests.support.cluster import QUICK, pause
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
@@ -189,7 +189,7 @@ def test_a_frozen_bookie_does_not_stop_the_others(
 ) -> None:
     ledger = client.create_ledger()
     ledger.append(ENTRY % 0)
-    cluster.pause(0)
+    pause(cluster, 0)
     try:
         assert ledger.append(ENTRY % 1) == 1
     finally:
@@ -231,7 +231,7 @@ def test_close_to_a_dead_cluster_ends_with_an_error(
     ledger = client.create_ledger(ledger_type="VD_JOURNAL")
     ledger.append_many([ENTRY % n for n in range(10)]).result(10)
     for index in range(3):
-        cluster.pause(index)  # or the two that are left would sync when the writer misses one
+        pause(cluster, index)  # or the two that are left would sync when the writer misses one
     for index in range(3):
         cluster.kill(index)
 
@@ -275,8 +275,8 @@ def test_a_block_left_by_a_failed_append_keeps_what_was_acknowledged(
 ) -> None:
     ledger = hasty.create_ledger(ledger_type="VD_JOURNAL")
     ledger.append_many([ENTRY % n for n in range(100)]).result(10)
-    lazy.pause(0)
-    lazy.pause(1)
+    pause(lazy, 0)
+    pause(lazy, 1)
     try:
         with pytest.raises(zbk.NotEnoughBookiesError) as caught, ledger:
             append_until_it_fails(ledger, 100)

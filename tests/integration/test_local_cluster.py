@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import zbk
-from tests.support.cluster import cluster
+from tests.support.cluster import cluster, pause
 from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
@@ -48,7 +48,7 @@ def test_a_bookie_that_ends_by_itself_is_told(cluster: LocalCluster) -> None:
 
 def test_a_paused_bookie_holds_up_no_quorum(cluster: LocalCluster) -> None:
     with zbk.connect(cluster.metadata_uri) as client, client.create_ledger() as ledger:
-        cluster.pause(0)
+        pause(cluster, 0)
         try:
             assert ledger.append(b"two of three answer", timeout=20) == 0
         finally:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import zbk
-from tests.support.cluster import QUICK
+from tests.support.cluster import QUICK, pause
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.metrics.table import metrics_of
@@ -65,7 +65,7 @@ def test_every_metric_of_a_client_is_exposed_and_moves(cluster: LocalCluster) ->
             ledger.append(ENTRY)
             names = [bookie.bookie_id for bookie in cluster.bookies]
             victim = names.index(ledger.metadata.last_fragment.bookies[0])
-            cluster.pause(victim)
+            pause(cluster, victim)
             future = ledger.append_many([ENTRY] * 1_000)
             is_over = threading.Event()
             future.add_done_callback(lambda _future: is_over.set())
@@ -85,7 +85,7 @@ def test_pending_bytes_rise_and_fall_and_failed_appends_count(cluster: LocalClus
         ledger = client.create_ledger()
         ledger.append(ENTRY)
         for index in range(4):
-            cluster.pause(index)
+            pause(cluster, index)
         future = ledger.append_many([ENTRY] * 100)
         assert total(registry, "zbk_client_pending_bytes") >= 100_000
         for index in range(4):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import zbk
-from tests.support.cluster import QUICK
+from tests.support.cluster import QUICK, pause
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.ledger_checks import LedgerChecker
@@ -57,7 +57,7 @@ class Story:
         """Have one of two bookies replaced by one that is slow to connect; one is enough."""
         hanging = [b.index for b in self.cluster.bookies if b.bookie_id != self.other]
         for index in hanging:
-            self.cluster.pause(index)
+            pause(self.cluster, index)
         while self.victim in self.pair.metadata.last_fragment.bookies:
             self.pair.append(b"x" * 100, timeout=30)
         for _ in range(25):
@@ -85,7 +85,7 @@ class Story:
             lambda: not any(ledger.unanswered_size for ledger in ledgers),
             what="the last copies of the first entries, which are more than a quorum",
         )
-        self.cluster.pause(self._index)
+        pause(self.cluster, self._index)
         until_s = monotonic_s() + 3 * SILENCE_MS / 1000  # it times out, and more follows
         while monotonic_s() < until_s or self._is_named_by(self.persistent):
             for ledger in ledgers:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import zbk
-from tests.support.cluster import QUICK, Shell
+from tests.support.cluster import QUICK, Shell, pause
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.protocol.entry.words import LedgerState
@@ -183,7 +183,7 @@ def test_too_many_dead_bookies_stop_a_recovery_until_they_are_back(
     ledger.append_many([ENTRY % n for n in range(10)]).result(30)
     names = ledger.metadata.last_fragment.bookies
     dead = next(b for b in cluster.bookies if b.bookie_id == names[0])
-    cluster.pause(dead.index)  # not killed yet, or the writer might replace it before the recovery
+    pause(cluster, dead.index)  # not killed yet, or the writer might replace it before the recovery
     try:
         with pytest.raises(zbk.LedgerRecoveryError) as failed:
             other.recover_ledger(ledger.ledger_id, timeout=1)

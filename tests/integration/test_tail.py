@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.cluster import pause
 from tests.support.waiting import wait_until
 from zbk.client.cluster.requests import ReplyBox
 from zbk.cluster.local import LocalCluster
@@ -230,7 +231,7 @@ def test_a_bookie_that_hangs_is_not_waited_for(cluster: LocalCluster, client: zb
         reader = own.open_ledger(ledger.ledger_id)
         assert len(list(reader.read(0, 1_999))) == 2_000, "it is connected to all of them"
         stopped = index_of(cluster, reader.metadata.last_fragment.bookies[0])
-        cluster.pause(stopped)
+        pause(cluster, stopped)
         begin_ms = monotonic_ms()
         found = [entry.payload for entry in reader.read(0, 1_999)]
         elapsed_ms = monotonic_ms() - begin_ms

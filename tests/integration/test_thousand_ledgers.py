@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import zbk
-from tests.support.cluster import QUICK
+from tests.support.cluster import QUICK, pause
 from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
@@ -136,7 +136,7 @@ def test_a_bookie_that_hangs_delays_only_ledgers_that_need_it(
     others = [one for one in lone if one not in in_need]
     assert in_need
     assert others
-    cluster.pause(0)
+    pause(cluster, 0)
     try:
         waiting = [one.append_async(b"needs it") for one in in_need]
         for _ in range(20):

@@ -7,11 +7,11 @@ that does not know of the caller's deadline makes the call take that long.
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 
 import zbk
+from tests.support.cluster import pause
 from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_proxy import GET_CHILDREN, ZooKeeperProxy
@@ -63,21 +63,9 @@ def client(cluster: LocalCluster, proxy: ZooKeeperProxy) -> Iterator[zbk.Client]
 def silent_bookies(cluster: LocalCluster) -> Iterator[None]:
     with ExitStack() as resumed:
         for index in range(len(cluster.bookies)):
-            cluster.pause(index)
             resumed.callback(cluster.resume, index)
-            pid = cluster.bookies[index].pid
-            wait_until(lambda pid=pid: are_threads_stopped(pid))  # type: ignore[misc] # a default
+            pause(cluster, index)
         yield
-
-
-def are_threads_stopped(pid: int) -> bool:
-    """Return whether a pause has reached all threads: one that runs still answers for a moment."""
-    states = [one.read_text().rpartition(")")[2].split()[0] for one in tasks(pid)]
-    return set(states) == {"T"}
-
-
-def tasks(pid: int) -> list[Path]:
-    return list(Path(f"/proc/{pid}/task").glob("*/stat"))
 
 
 @contextmanager

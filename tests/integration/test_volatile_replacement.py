@@ -1,7 +1,5 @@
 """Bookies die under VD writers, with entries that are acknowledged and not durable: spares join."""
 
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.cluster import pause
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
@@ -170,7 +169,7 @@ def test_spares_that_answer_nothing_do_not_hold_a_writer_for_long(cluster: Local
         members = ensemble(client, ledger)
         spares = [n for n, one in enumerate(cluster.bookies) if one.bookie_id not in members]
         for number in spares:
-            os.kill(cluster._children[number].pid, signal.SIGSTOP)
+            pause(cluster, number)
         try:
             kill(cluster, members[0])
             begun_s = monotonic_s()
@@ -181,7 +180,7 @@ def test_spares_that_answer_nothing_do_not_hold_a_writer_for_long(cluster: Local
             assert set(members[1:]) <= set(ensemble(client, ledger))
         finally:
             for number in spares:
-                os.kill(cluster._children[number].pid, signal.SIGCONT)
+                cluster.resume(number)
 
         def has_left_under_load() -> bool:  # an idle writer needs no other bookie
             ledger.append(ENTRY % 0)

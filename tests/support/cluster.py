@@ -13,6 +13,7 @@ import pytest
 
 import zbk
 from tests.support.machine import patient_s
+from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
 COMMAND_TIMEOUT_S = patient_s(60.0)
@@ -44,6 +45,18 @@ def lone_ledger(
     return client.create_ledger(
         ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, grants=grants
     )
+
+
+def pause(cluster: LocalCluster, index: int) -> None:
+    """Pause a bookie and return once it is silent: a thread that still runs may answer."""
+    cluster.pause(index)
+    pid = cluster.bookies[index].pid
+    wait_until(lambda: _are_threads_stopped(pid), what=f"the pause of process {pid}")
+
+
+def _are_threads_stopped(pid: int) -> bool:
+    statuses = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {one.read_text().rpartition(")")[2].split()[0] for one in statuses} == {"T"}
 
 
 class Shell:
