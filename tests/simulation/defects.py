@@ -76,6 +76,7 @@ from zbk.protocol.repair.copy_confirmation import CopyConfirmation
 from zbk.protocol.repair.fragment_copy import FragmentCopy
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.lost_bookies import LostBookies
+from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
 from zbk.protocol.write.ack_tracker import AckTracker
 from zbk.protocol.write.bookie_answers import BookieAnswers
 from zbk.protocol.write.catch_up import CatchUp
@@ -615,6 +616,10 @@ def _repair_defects() -> Iterator[Defect]:
     yield Defect(
         "R10", "a repair waits for ever for a bookie in limbo whose peers are gone", 100,
         [(LedgerRepair, "_sound_spans", repair.waits_for_limbo)],
+    )  # fmt: skip
+    yield Defect(
+        "R11", "a report that is no news makes failures count from the beginning", 60_000,
+        [(UnderreplicatedLedger, "merged", repair.forgets_failures)], is_fast=False,
     )  # fmt: skip
 
 

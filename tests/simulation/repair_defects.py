@@ -1,6 +1,7 @@
 """The wrong methods of limbo and of autorecovery that ``tests.simulation.defects`` puts in."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -137,6 +138,14 @@ def waits_for_limbo(
     self._notes.give_up(one, error=copied.source_error, lost=copied.lost)
     yield from ()
     return ()
+
+
+_merged = UnderreplicatedLedger.merged
+
+
+def forgets_failures(self: UnderreplicatedLedger, *report: Any) -> UnderreplicatedLedger:  # noqa: ANN401 - as of ``merged``
+    """R11: attempts have no end if bookies are checked more often than three of them take."""
+    return msgspec.structs.replace(_merged(self, *report), failure_count=0)
 
 
 def copies_nothing(_self: LedgerRepair, _order: CopyOrder) -> Steps[RepairEffect, CopyResult]:

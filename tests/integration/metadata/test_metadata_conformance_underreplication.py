@@ -233,6 +233,11 @@ def test_failures_are_counted_until_there_is_news(tasks: UnderreplicationStore) 
     assert found is not None
     assert (found[0].failure_count, found[0].failure) == (2, "b2 did not answer")
 
+    tasks.report(7, ["b1"], LOST)  # as each check of the bookies does
+    found = tasks.read(7)
+    assert found is not None
+    assert (found[0].report_count, found[0].failure_count) == (2, 2)
+
     tasks.report(7, ["b3"], LOST)
     found = tasks.read(7)
     assert found is not None

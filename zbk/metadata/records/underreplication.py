@@ -30,8 +30,6 @@ from contextlib import suppress
 from functools import partial
 from uuid import uuid4
 
-import msgspec
-
 from zbk.errors import (
     BadVersionError,
     MetadataConflictError,
@@ -117,8 +115,7 @@ class UnderreplicationStore(TaskLocks):
         found = self.read(ledger_id)
         if found is not None:
             task = found[0].merged(bookie_ids, reason, now_ms, ranges)
-            value = encode(msgspec.structs.replace(task, failure_count=0))
-            return [SetValue(path, value, found[1])]
+            return [SetValue(path, encode(task), found[1])]
         shelved = self._shelved(ledger_id)
         if shelved is None:
             task = UnderreplicatedLedger.reported(ledger_id, bookie_ids, reason, now_ms, ranges)
@@ -165,7 +162,7 @@ class UnderreplicationStore(TaskLocks):
             return None
         task, version = found
         wanted = task.merged(bookie_ids, reason, now_ms, ranges)
-        value = encode(msgspec.structs.replace(wanted, failure_count=0), write_token=uuid4().hex)
+        value = encode(wanted, write_token=uuid4().hex)
         return self._swap.put(path, value, [SetValue(path, value, version)]) or None
 
     # ------------------------------------------------------------------ tasks

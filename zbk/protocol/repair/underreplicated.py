@@ -113,7 +113,11 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
         now_ms: int,
         ranges: Mapping[str, Sequence[Span]] = NO_RANGES,
     ) -> Self:
-        """Return the task with one more report."""
+        """Return the task with one more report.
+
+        Failures are counted anew after news only. A bookie that is lost for good is reported again
+        by each check of the auditor, and the attempts have to come to an end all the same.
+        """
         more = sorted(set(bookie_ids))
         found = {one: tuple(sorted({*self.missing.get(one, ()), reason})) for one in more}
         missing = dict(sorted((self.missing | found).items()))
@@ -124,6 +128,7 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
             ranges=_merged_ranges(self.ranges, ranges),
             reported_ms=now_ms,
             report_count=self.report_count + 1,
+            failure_count=0 if self.is_news(more, reason, ranges) else self.failure_count,
             format_version=1 if is_of_format_1 else UNDERREPLICATED_FORMAT_VERSION,
         )
 

@@ -114,6 +114,18 @@ def test_what_is_reported_already_is_merged(cluster: Cluster) -> None:
     assert task.missing == {"b1": (MissingReason.LOST,), "b3": NOT_WRITTEN}
 
 
+def test_news_at_the_close_makes_failures_count_from_the_beginning(cluster: Cluster) -> None:
+    cluster.tasks.report(cluster.ledger_id, ["b1"], MissingReason.LOST)
+    cluster.tasks.lock(cluster.ledger_id, "w1")
+    cluster.tasks.note_failure(cluster.ledger_id, 0, "nobody has it")
+
+    cluster.close_ledger()  # which lacks entries on b3
+
+    task = cluster.task()
+    assert task is not None
+    assert task.failure_count == 0
+
+
 def test_what_was_put_aside_is_handed_out_again(cluster: Cluster) -> None:
     cluster.tasks.report(cluster.ledger_id, ["b1"], MissingReason.LOST)
     cluster.tasks.lock(cluster.ledger_id, "w1")

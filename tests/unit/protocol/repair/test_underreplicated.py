@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.metadata.values import encode
 from zbk.protocol.entry.spans import Span, covering, merged
+from zbk.protocol.repair.repair_effects import RepairResult
+from zbk.protocol.repair.repair_task import ATTEMPT_COUNT_MAX, OutcomeKind, outcome_of
 from zbk.protocol.repair.underreplicated import (
     RANGES_COUNT_ALL_MAX,
     RANGES_COUNT_MAX,
@@ -51,6 +53,26 @@ def test_missing_entries_that_are_not_noted_yet_are_news() -> None:
     assert not task.is_news(["b1"], NOT_WRITTEN)
     assert not task.is_news(["b1"], NOT_WRITTEN, {"b1": [(6, 7), (9, 9)]})
     assert task.is_news(["b1"], NOT_WRITTEN, {"b1": [(9, 10)]})
+
+
+def test_only_news_makes_failures_count_from_the_beginning() -> None:
+    task = reported({"b1": [(5, 9)]}).with_failure("b2 did not answer")
+
+    assert task.merged(["b1"], NOT_WRITTEN, 2, {"b1": [(6, 7)]}).failure_count == 1
+    assert task.merged(["b1"], NOT_WRITTEN, 2, {"b1": [(6, 10)]}).failure_count == 0
+    assert task.merged(["b1"], MissingReason.LOST, 2).failure_count == 0
+    assert task.merged(["b2"], NOT_WRITTEN, 2).failure_count == 0
+
+
+def test_attempts_end_though_each_check_of_the_auditor_reports_the_same_bookie() -> None:
+    lost = RepairResult(uncovered="it is not closed", away=frozenset({"b1"}))
+    task = UnderreplicatedLedger.reported(7, ["b1"], MissingReason.LOST, 1)
+
+    for _ in range(ATTEMPT_COUNT_MAX - 1):
+        assert outcome_of(task, lost).kind is OutcomeKind.POSTPONED
+        task = task.with_failure("it is not closed").merged(["b1"], MissingReason.LOST, 2)
+
+    assert outcome_of(task, lost).kind is OutcomeKind.UNREPAIRABLE
 
 
 def test_one_bookie_keeps_a_bounded_number_of_ranges() -> None:
