@@ -244,7 +244,11 @@ METRICS: Final = (
     Metric("zbk_scrub_running", "gauge", "1 while a scrub is under way."),
     Metric("zbk_scrub_progress_ratio", "gauge", "Share of the scrub under way that is done."),
     Metric("zbk_scrub_read_bytes", "gauge", "Bytes read by the scrub under way, or the last one."),
-    Metric("zbk_scrub_damaged_files", "gauge", "Damaged files that it found."),
+    Metric(
+        "zbk_scrub_damaged_files",
+        "gauge",
+        "Damaged files that the last scrub found, or the one under way if it has found more.",
+    ),
     Metric("zbk_scrub_damaged_ledgers", "gauge", "Ledgers with damaged entries that it found."),
     Metric("zbk_scrub_damaged_entries", "gauge", "Damaged entries that it found."),
     Metric(

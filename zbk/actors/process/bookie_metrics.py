@@ -186,12 +186,13 @@ def _read_gc(samples: Samples, collector: Any) -> None:  # noqa: ANN401 - of pyk
 
 
 def _read_scrub(samples: Samples, scrubber: Any) -> None:  # noqa: ANN401 - of pykka
-    counts, findings = scrubber.counts, scrubber.findings
+    counts, passes = scrubber.counts, (scrubber.findings, scrubber.ended_findings)
     samples.set("zbk_scrub_passes_total", counts.ended_pass)
     samples.set("zbk_scrub_running", counts.begun_pass > counts.ended_pass)
     samples.set("zbk_scrub_progress_ratio", counts.share)
     samples.set("zbk_scrub_read_bytes", counts.read_size)
-    samples.set("zbk_scrub_damaged_files", findings.file_count)
-    samples.set("zbk_scrub_damaged_ledgers", findings.ledger_count)
-    samples.set("zbk_scrub_damaged_entries", findings.entry_count)
+    # a pass may take days: what the one before has found counts until it has ended
+    samples.set("zbk_scrub_damaged_files", max(one.file_count for one in passes))
+    samples.set("zbk_scrub_damaged_ledgers", max(one.ledger_count for one in passes))
+    samples.set("zbk_scrub_damaged_entries", max(one.entry_count for one in passes))
     samples.set("zbk_scrub_unreported_ledgers", scrubber.queue.pending_count)

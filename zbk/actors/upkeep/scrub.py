@@ -166,6 +166,7 @@ class ScrubActor(BookieActor):
         self._reading_id: int | None = None  # the ledger whose index is being read
         self.counts = ScrubCounts()
         self.findings = Findings()  # of the pass under way, or the last one
+        self.ended_findings = Findings()  # of the last one that has ended
         self.queue = ReportQueue()
 
     def handle(self, message: ScrubMessage) -> None:  # noqa: C901 - a case for each message
@@ -308,6 +309,7 @@ class ScrubActor(BookieActor):
         counts.ended_ms = wall_ms()
         counts.share = 0.0
         counts.ended_pass = counts.begun_pass
+        self.ended_findings = findings
         level = logging.INFO
         if self._is_of_index:
             self._is_of_index = False

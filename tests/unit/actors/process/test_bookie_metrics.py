@@ -10,6 +10,7 @@ from tests.support.bookie_here import BookieHere
 from zbk.actors.process.bookie_metrics import BookieMetrics
 from zbk.metrics.samples import Samples
 from zbk.metrics.table import metrics_of
+from zbk.protocol.upkeep.scrub import Findings
 
 
 @pytest.fixture
@@ -78,6 +79,23 @@ def test_a_metric_follows_the_number_of_its_owner(
     change(metrics)
     assert value(metrics, name) > 0
     front(metrics)._peers.in_flight_size = 0
+
+
+@pytest.mark.parametrize("kind", ["file", "ledger", "entry"])
+def test_damage_that_was_found_shows_until_the_next_scrub_has_ended(
+    metrics: BookieMetrics, kind: str
+) -> None:
+    name = {"entry": "zbk_scrub_damaged_entries"}.get(kind, f"zbk_scrub_damaged_{kind}s")
+    found, none = Findings(), Findings()
+    setattr(found, f"{kind}_count", 3)
+    owner = scrubber(metrics)
+
+    owner.findings = owner.ended_findings = found
+    assert value(metrics, name) == 3
+    owner.findings = none  # as when the next begins
+    assert value(metrics, name) == 3
+    owner.ended_findings = none
+    assert value(metrics, name) == 0
 
 
 def test_the_reserve_is_missing_while_it_is_in_use(metrics: BookieMetrics) -> None:

@@ -296,6 +296,22 @@ def test_damage_is_told_of_once_and_its_ledgers_are_reported(
     assert len(warnings(caplog)) == 1, "once a pass"
 
 
+def test_what_the_last_pass_found_is_kept_while_the_next_one_is_under_way(
+    world: ScrubWorld,
+) -> None:
+    world.damage(7, 2)
+    world.scrub()
+
+    world.scrubber.on_receive(ScrubDue())
+    assert world.scrubber.counts.begun_pass == 2
+    assert (world.scrubber.findings.entry_count, world.scrubber.ended_findings.entry_count) == (
+        0,
+        2,
+    )
+    world.run()
+    assert world.scrubber.findings is world.scrubber.ended_findings
+
+
 def test_a_pass_that_was_asked_for_twice_is_one_and_one_asked_for_meanwhile_follows(
     world: ScrubWorld,
 ) -> None:
