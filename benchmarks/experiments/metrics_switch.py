@@ -23,7 +23,7 @@ from zbk.auditor.bookie_process import run_bookie
 from zbk.cli.config_options import server_options, start_server
 from zbk.config import BookieConfig
 from zbk.metrics.buckets import Buckets
-from zbk.metrics.deferred import Deferred
+from zbk.metrics.deferred import ROW_COUNT_MAX, Deferred
 from zbk.system.clock import monotonic_ns
 
 LOOP_COUNT: Final = 7
@@ -39,6 +39,7 @@ CLOCKS: Final = (storage_door, journal, read)
 
 _OFF: Final[tuple[tuple[type | ModuleType, str, Any], ...]] = (
     (Buckets, "observe", _nothing),
+    (Buckets, "observe_all", _nothing),
     (Buckets, "observe_none", _nothing),
     (Deferred, "put", _nothing),
     *((place, "monotonic_ns", int) for place in CLOCKS),  # 0 is "not known", and ``int`` is quick
@@ -76,9 +77,11 @@ def _counting(place: type | ModuleType, name: str, function: Any) -> Callable[..
 
 def costs_of_calls_us() -> dict[str, float]:
     """Return the processor time that one call of each costs, by the names of counted calls."""
-    buckets, deferred = Buckets(), Deferred(_nothing)
+    buckets, deferred = Buckets(), Deferred[object](_nothing)
+    many_us = [1_234] * ROW_COUNT_MAX
     calls: dict[str, Callable[[], object]] = {
         "Buckets.observe": lambda: buckets.observe(1_234),
+        "Buckets.observe_all": lambda: buckets.observe_all(many_us),
         "Buckets.observe_none": lambda: buckets.observe_none(),  # noqa: PLW0108 - as it is by then
         "Deferred.put": lambda: deferred.put((1_234, 5_678)),
     }

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from tests.simulation.oracle import BookieOracle
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.serve.journal import JournalActor
+from zbk.actors.serve.journal_times import AnswerTime, WriteTime
 from zbk.actors.serve.log_sync import LogSyncActor
 from zbk.actors.serve.read import ReadActor
 from zbk.actors.serve.storage import StorageActor
@@ -78,8 +79,9 @@ class TimedSyncQueue(SyncQueue):
     def is_running(self) -> bool:
         return self._is_busy
 
-    def run(self) -> None:
+    def run(self, writes: Sequence[WriteTime] = (), answers: Sequence[AnswerTime] = ()) -> None:
         """Begin an fsync; with one under way, the next follows it."""
+        self.observe(writes, answers)
         if self._is_busy:
             self._is_wanted = True
             return
@@ -100,7 +102,7 @@ class TimedSyncQueue(SyncQueue):
             self._real_journal.end_sync(begun)
             self._bookie.disk.sync_until = None
         self._bookie.oracle.synced(groups)
-        self._tell(groups, self._now_us())
+        self._tell(groups)
         self._is_busy = False
         if self._is_wanted:
             self._is_wanted = False

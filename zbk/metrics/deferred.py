@@ -2,7 +2,7 @@
 
 >>> from zbk.metrics.buckets import Buckets
 >>> times = Buckets()
->>> deferred = Deferred(times.observe)
+>>> deferred = Deferred(times.observe_all)
 >>> deferred.put(700)
 >>> sum(times.counts)
 0
@@ -11,7 +11,7 @@
 1
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
@@ -24,13 +24,13 @@ ROW_COUNT_MAX: Final = 256
 class Deferred(Generic[Row]):
     """Rows that are not counted yet. Any thread.
 
-    What ``count_row`` changes belongs to this object. A reader of it calls ``count`` first.
+    What ``count_rows`` changes belongs to this object. A reader of it calls ``count`` first.
     """
 
-    __slots__ = ("_count_row", "_lock", "_rows")
+    __slots__ = ("_count_rows", "_lock", "_rows")
 
-    def __init__(self, count_row: Callable[[Row], object]) -> None:
-        self._count_row = count_row
+    def __init__(self, count_rows: Callable[[Sequence[Row]], object]) -> None:
+        self._count_rows = count_rows
         self._rows: list[Row] = []
         self._lock = Lock()
 
@@ -46,5 +46,5 @@ class Deferred(Generic[Row]):
         with self._lock:
             rows = self._rows.copy()
             del self._rows[: len(rows)]  # others may have come: they stay
-            for row in rows:
-                self._count_row(row)
+            if rows:
+                self._count_rows(rows)

@@ -1,5 +1,6 @@
 """Counts of a client's requests, by operation. The pool's thread counts, any thread may read."""
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from zbk.metrics.buckets import Buckets
@@ -36,10 +37,10 @@ class RequestCounts:
         self.answered.count()
         return self._times
 
-    def _observe(self, answered: Answered) -> None:
-        kind, duration_ms, count = answered
-        buckets = self._times_of.get(kind) or self._times["other"]
-        buckets.observe(1_000 * duration_ms, count)
+    def _observe(self, rows: Sequence[Answered]) -> None:
+        for kind, duration_ms, count in rows:
+            buckets = self._times_of.get(kind) or self._times["other"]
+            buckets.observe(1_000 * duration_ms, count)
 
     def failed(self, request: Message) -> None:
         """Count a request that was refused, timed out, or lost its connection."""

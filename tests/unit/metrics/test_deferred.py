@@ -7,7 +7,7 @@ from zbk.metrics.deferred import ROW_COUNT_MAX, Deferred
 
 def test_rows_are_counted_when_asked_for_and_in_order() -> None:
     counted: list[int] = []
-    deferred = Deferred(counted.append)
+    deferred = Deferred(counted.extend)
     deferred.put(3)
     deferred.put(1)
     assert counted == []
@@ -18,7 +18,7 @@ def test_rows_are_counted_when_asked_for_and_in_order() -> None:
 
 def test_many_rows_are_counted_by_themselves() -> None:
     counted: list[int] = []
-    deferred = Deferred(counted.append)
+    deferred = Deferred(counted.extend)
     for number in range(ROW_COUNT_MAX + 1):
         deferred.put(number)
     assert counted == list(range(ROW_COUNT_MAX))
@@ -26,7 +26,7 @@ def test_many_rows_are_counted_by_themselves() -> None:
 
 def test_threads_that_put_and_readers_lose_no_row_and_count_none_twice() -> None:
     counted: list[int] = []
-    deferred = Deferred(counted.append)
+    deferred = Deferred(counted.extend)
     count = 100 * ROW_COUNT_MAX
 
     def put(first: int) -> None:

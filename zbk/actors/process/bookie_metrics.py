@@ -51,7 +51,7 @@ class BookieMetrics:
         samples.set("zbk_bookie_registered", self._registration.is_registered)
         self._read_requests(samples, actors)
         self._read_front(samples)
-        self._read_journals(samples, actors)
+        self._read_journals(samples)
         self._read_storage(samples, actors)
         self._read_index(samples)
         self._read_checkpoints(samples, actors["checkpoint"])
@@ -109,22 +109,18 @@ class BookieMetrics:
         samples.set("zbk_bookie_handshakes_failed_total", self._front.key_counts.failed_count)
         samples.set("zbk_bookie_in_flight_bytes", self._front.in_flight_size)
 
-    def _read_journals(self, samples: Samples, actors: dict[str, Any]) -> None:
-        journals, queues, writers = (
-            self._storage.journals,
-            self._status.queues,
-            _journal_actors(actors),
-        )
-        parts = zip(journals.directories, journals, queues, writers, strict=True)
-        for directory, journal, queue, writer in parts:
+    def _read_journals(self, samples: Samples) -> None:
+        journals, queues = self._storage.journals, self._status.queues
+        for directory, journal, queue in zip(journals.directories, journals, queues, strict=True):
+            times = queue.times
             samples.set("zbk_journal_written_bytes_total", journal.write_size, directory)
-            samples.put_buckets("zbk_journal_queue_seconds", writer.waits, directory)
-            samples.put_buckets("zbk_journal_write_seconds", writer.writes, directory)
-            samples.put_buckets("zbk_journal_fsync_seconds", queue.fsyncs, directory)
+            samples.put_buckets("zbk_journal_queue_seconds", times.waits, directory)
+            samples.put_buckets("zbk_journal_write_seconds", times.writes, directory)
+            samples.put_buckets("zbk_journal_fsync_seconds", times.fsyncs, directory)
             samples.set("zbk_journal_unsynced_bytes", queue.volatile_size, directory)
             samples.set("zbk_journal_unsynced_age_seconds", queue.volatile_us / 1e6, directory)
         for ledger_type, name in TYPES.items():
-            answers = merged([one.answer_times.by_type[ledger_type] for one in (*queues, *writers)])
+            answers = merged([queue.times.answers[ledger_type] for queue in queues])
             samples.put_buckets("zbk_bookie_answer_seconds", answers, name)
 
     def _read_storage(self, samples: Samples, actors: dict[str, Any]) -> None:

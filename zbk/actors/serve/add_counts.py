@@ -1,14 +1,7 @@
-"""Counters and times of adds, by ledger type: one thread writes them, any thread may read.
-
-``AddCounts`` is written by the storage actor, ``AnswerTimes`` by the actors of a journal.
-"""
-
-from collections.abc import Mapping, Sequence
+"""Counters of adds, by ledger type: the storage actor writes them, any thread may read."""
 
 import msgspec
 
-from zbk.metrics.buckets import Buckets
-from zbk.metrics.deferred import Deferred
 from zbk.protocol.entry.words import LedgerType
 
 
@@ -40,26 +33,3 @@ class AddCounts:
     def size(self) -> int:
         """Bytes of these entries."""
         return sum(one.size for one in self.by_type.values())
-
-
-class AnswerTimes:
-    """How long it took from adds to their answers: one value for each group and type."""
-
-    def __init__(self) -> None:
-        self._by_type = {ledger_type: Buckets() for ledger_type in LedgerType}
-        self._observed = Deferred(self._count)
-
-    @property
-    def by_type(self) -> Mapping[LedgerType, Buckets]:
-        """The histograms, up to date."""
-        self._observed.count()
-        return self._by_type
-
-    def answered(self, ledger_types: Sequence[LedgerType], duration_us: int) -> None:
-        """Record that a group with adds of these types was answered."""
-        self._observed.put((ledger_types, duration_us))
-
-    def _count(self, row: tuple[Sequence[LedgerType], int]) -> None:
-        ledger_types, duration_us = row
-        for ledger_type in ledger_types:
-            self._by_type[ledger_type].observe(duration_us)

@@ -36,13 +36,11 @@ import msgspec
 
 from zbk.actors.base import BookieActor, LendingActor, StopBookie
 from zbk.actors.messages import Sink
-from zbk.actors.serve.add_counts import AnswerTimes
+from zbk.actors.serve.journal_times import AnswerTime, WriteTime
 from zbk.actors.serve.refusals import refusal_of
 from zbk.actors.serve.sync_queue import AppendGroup, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
-from zbk.metrics.buckets import Buckets
-from zbk.metrics.deferred import Deferred
 from zbk.metrics.refusals import Refusals
 from zbk.system.clock import monotonic_ms, monotonic_ns
 from zbk.system.direct_inbox import Door
@@ -54,10 +52,6 @@ WRITE_SIZE_MAX: Final = 8 * 1024 * 1024
 
 OWN_SYNC_SIZE_MAX: Final = 64 * 1024
 """Bytes of a group that the journal actor may sync itself when no other group follows."""
-
-
-WriteTimes: TypeAlias = tuple[int, int]
-"""How long the first group of a write waited for it, and how long it took, in microseconds."""
 
 
 class JournalSink(Protocol):
@@ -112,24 +106,8 @@ class JournalActor(LendingActor):
         self._unsynced_size_max = unsynced_size_max
         self._groups: list[AppendGroup] = []
         self._size = 0
-        self._times_us: list[WriteTimes] = []  # of the writes of this turn
-        self._waits = Buckets()  # of groups, until the write begins
-        self._writes = Buckets()
-        self._observed = Deferred(self._count_write)
-        self.answer_times = AnswerTimes()  # after a write
+        self._writes: list[WriteTime] = []  # of this turn
         self.refusals = Refusals()
-
-    @property
-    def waits(self) -> Buckets:
-        """How long groups waited until their write began. Any thread."""
-        self._observed.count()
-        return self._waits
-
-    @property
-    def writes(self) -> Buckets:
-        """How long writes took. Any thread."""
-        self._observed.count()
-        return self._writes
 
     def handle(self, message: WriteMessage) -> None:
         """Queue a group; write those that are queued when no other comes, or they are large."""
@@ -157,9 +135,6 @@ class JournalActor(LendingActor):
             self._wait_for_space(groups[len(written) :], failure)
         if written:
             self._written(written)
-        for times_us in self._times_us:  # last: who waits for an answer has it
-            self._observed.put(times_us)
-        self._times_us.clear()
 
     def _append(self, groups: Sequence[AppendGroup]) -> NoSpaceError | None:
         """Append groups in one write; return the error if there was no space."""
@@ -173,7 +148,7 @@ class JournalActor(LendingActor):
             except NoSpaceError as error:
                 return error
             wait_us = begun_us - groups[0].handed_us
-            self._times_us.append((wait_us, monotonic_ns() // 1_000 - begun_us))
+            self._writes.append((wait_us, monotonic_ns() // 1_000 - begun_us))
         return None
 
     def _append_singly(
@@ -222,6 +197,7 @@ class JournalActor(LendingActor):
         """Answer the requests that wait for the write, and have the groups synced."""
         size = sum(group.size for group in groups)
         answers = [answer for group in groups for answer in group.after_write]
+        answered: Sequence[AnswerTime] = ()
         queue = self._queue
         for group in groups:
             if group.spans:
@@ -230,25 +206,28 @@ class JournalActor(LendingActor):
             self._send(answers)
             queue.lone_sync.written(self._now_ms())
             now_us = monotonic_ns() // 1_000
-            for group in groups:
-                if group.received_us and group.write_types:
-                    self.answer_times.answered(group.write_types, now_us - group.received_us)
+            answered = [
+                (group.write_types, now_us - group.received_us)
+                for group in groups
+                if group.write_types and group.received_us
+            ]
         kept = [one for one in groups if one.records or one.is_sync_needed or one.is_sync_news]
         if kept:  # the others are adds of bypass ledgers: the journal has nothing of them to sync
             queue.put(kept)
-        if any(group.is_sync_needed for group in groups):
-            is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()
-            if is_lone and not queue.is_running and queue.lone_sync.is_for_writer(self._now_ms()):
-                queue.run()
-            else:
-                self._syncer.tell(Flush())
-        elif queue.unsynced_size >= self._unsynced_size_max:
+        writes, self._writes = self._writes, []
+        is_awaited = any(group.is_sync_needed for group in groups)
+        if is_awaited and self._may_sync(size):
+            queue.run(writes, answered)
+            return
+        if is_awaited or queue.unsynced_size >= self._unsynced_size_max:
             self._syncer.tell(Flush())
+        queue.observe(writes, answered)
 
-    def _count_write(self, times_us: WriteTimes) -> None:
-        wait_us, write_us = times_us
-        self._waits.observe(wait_us)
-        self._writes.observe(write_us)
+    def _may_sync(self, size: int) -> bool:
+        """Return whether this thread syncs what it has just written."""
+        queue = self._queue
+        is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()
+        return is_lone and not queue.is_running and queue.lone_sync.is_for_writer(self._now_ms())
 
 
 class JournalDoor(Door):

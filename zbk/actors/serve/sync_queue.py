@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from zbk.actors.messages import Sink
-from zbk.actors.serve.add_counts import AnswerTimes
+from zbk.actors.serve.journal_times import NO_FSYNC, AnswerTime, JournalTimes, WriteTime
 from zbk.durability.lone_sync import LoneSync
-from zbk.metrics.buckets import Buckets
-from zbk.metrics.deferred import Deferred
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_us
@@ -109,9 +107,7 @@ class SyncQueue:
         now_us: Callable[[], int] = monotonic_us,
     ) -> None:
         self.lone_sync = LoneSync()
-        self._fsyncs = Buckets()
-        self._observed = Deferred(self._fsyncs.observe)
-        self.answer_times = AnswerTimes()  # after a sync
+        self.times = JournalTimes()
         self.journal = journal
         self.send = send
         self._journal_no = journal_no
@@ -127,12 +123,6 @@ class SyncQueue:
         self._running_size = 0  # bytes that the fsync under way covers
         self._waiting_since_us = 0  # when the oldest of the queued groups was handed over
         self._running_since_us = 0  # and the oldest of those that the fsync under way covers
-
-    @property
-    def fsyncs(self) -> Buckets:
-        """How long fsyncs took. Any thread."""
-        self._observed.count()
-        return self._fsyncs
 
     @property
     def is_running(self) -> bool:
@@ -166,8 +156,10 @@ class SyncQueue:
             self.unsynced_size += size
             self._progress.written_size += size
 
-    def run(self) -> None:
+    def run(self, writes: Sequence[WriteTime] = (), answers: Sequence[AnswerTime] = ()) -> None:
         """Sync the groups that are queued, and send their answers.
+
+        ``writes`` and ``answers``: what the caller has observed just before.
 
         Raises:
             StorageFailedError: the fsync failed; nothing was sent.
@@ -175,6 +167,7 @@ class SyncQueue:
         with self._run_lock:
             groups = self._take()
             if not groups:
+                self.observe(writes, answers)
                 return
             begun_us = self._now_us()
             self.journal.sync()  # covers these groups: they were written before it began
@@ -184,9 +177,19 @@ class SyncQueue:
                 self.lone_sync.synced(ended_us - begun_us)
             self._running_since_us = self._running_size = 0
             self._running = ()
-            self._tell(groups, ended_us)
-            if had_records:
-                self._observed.put(ended_us - begun_us)
+            self._tell(groups)
+            fsync_us = ended_us - begun_us if had_records else NO_FSYNC
+            sent = [
+                (group.sync_types, ended_us - group.received_us)
+                for group in groups
+                if group.sync_types and group.received_us
+            ]
+            self.times.observed.put((writes, fsync_us, [*answers, *sent]))
+
+    def observe(self, writes: Sequence[WriteTime], answers: Sequence[AnswerTime]) -> None:
+        """Record what took time without a sync, if anything did."""
+        if writes or answers:
+            self.times.observed.put((writes, NO_FSYNC, answers))
 
     def _take(self) -> list[AppendGroup]:
         with self._groups_lock:
@@ -196,7 +199,7 @@ class SyncQueue:
             self._running_size, self.unsynced_size = self.unsynced_size, 0
         return groups
 
-    def _tell(self, groups: Sequence[AppendGroup], ended_us: int) -> None:
+    def _tell(self, groups: Sequence[AppendGroup]) -> None:
         progress = self._progress
         progress.synced_ticket = groups[-1].ticket
         progress.synced_size += sum([group.size for group in groups if group.is_sync_needed])
@@ -207,9 +210,6 @@ class SyncQueue:
         answers = [answer for group in groups for answer in group.after_sync]
         if answers:
             self.send(answers)
-            for group in groups:
-                if group.received_us and group.sync_types:
-                    self.answer_times.answered(group.sync_types, ended_us - group.received_us)
         if (
             progress.is_watched
             or progress.is_awaited
