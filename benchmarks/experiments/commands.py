@@ -72,13 +72,22 @@ def recovery(
 @command("encryption", (f"{PROGRAM} encryption --rounds 9", "with and without, nine times in turn"))
 @count_option(60_000, "Entries of 1 KiB in each round of `append_many`.")
 @integer_option("--rounds", "round_count", default=5, help_text="Rounds of each cluster, in turn.")
+@integer_option("--lone", "lone_count", default=500, help_text="Appends one by one in each round.")
+@integer_option("--handshakes", "handshake_count", default=400, help_text="Handshakes, five times.")
 @output_option
-def encryption(count: int, round_count: int, output: Format) -> None:
+def encryption(
+    count: int, round_count: int, lone_count: int, handshake_count: int, output: Format
+) -> None:
     """Measure appends with and without encryption, in turn, and handshakes.
 
     Runs in two temporary clusters on SQLite, of which one works at a time.
     """
-    load = EncryptionLoad(entry_count=count, round_count=round_count)
+    load = EncryptionLoad(
+        entry_count=count,
+        round_count=round_count,
+        lone_count=lone_count,
+        handshake_count=handshake_count,
+    )
     note("starting two temporary clusters of three bookies")
     with bench_folder() as folder:
         result = run_encryption(folder, load)

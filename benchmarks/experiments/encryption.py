@@ -143,8 +143,9 @@ def _handshakes_per_s(address: str, server_key: str, pair: KeyPair, count: int) 
     hello = codec.encode(Hello(request_id=1))
     begun_s = monotonic_s()
     with zmq.Context() as context:
-        for _ in range(count // CONNECTING_COUNT):
-            sockets = [context.socket(zmq.DEALER) for _ in range(CONNECTING_COUNT)]
+        for first in range(0, count, CONNECTING_COUNT):
+            together = min(CONNECTING_COUNT, count - first)
+            sockets = [context.socket(zmq.DEALER) for _ in range(together)]
             for socket in sockets:
                 socket.setsockopt(zmq.LINGER, 0)
                 socket.setsockopt(zmq.RCVTIMEO, ANSWER_TIMEOUT_MS)
