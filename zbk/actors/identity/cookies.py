@@ -189,7 +189,7 @@ def _with_history(
         if one.cookie is not None and one.state.startswith("fits")
     }
     reasons: dict[str, str] = {}
-    for bookie_id in set(fitting.values()):
+    for bookie_id in sorted(set(fitting.values())):
         own = {path for path, its_id in fitting.items() if its_id == bookie_id}
         journals = {no: path for no, path in enumerate(config.journal_dirs) if path in own}
         ledger_dirs = [path for path in config.ledger_dirs if path in own]

@@ -221,7 +221,8 @@ class DataSetGarbage:
             for load_id in expired:
                 load = self._store.abort(name, data_set_id, load_id)
                 aborted_count += load is not None and load.state is LoadState.ABORTED
-        loads = {one: self._load(name, data_set_id, one) for one in {u.load_id for u in unlisted}}
+        load_ids = dict.fromkeys(one.load_id for one in unlisted)
+        loads = {one: self._load(name, data_set_id, one) for one in load_ids}
         if is_dry_run:
             for load_id, load in loads.items():
                 if load is not None and load_id in expired:
@@ -283,7 +284,7 @@ class DataSetGarbage:
             data_set, _version = self._store.read_same(name, data_set_id)
             manifests = {one for version in data_set.versions for one in version.manifests}
             try:
-                for ledger_id in manifests - lists.keys():
+                for ledger_id in sorted(manifests - lists.keys()):
                     manifest = self._ledgers.read_manifest(ledger_id, data_set_id)
                     lists[ledger_id] = frozenset(one.ledger_id for one in manifest.ledgers)
             except NoSuchLedgerError:
