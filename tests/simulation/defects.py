@@ -99,6 +99,7 @@ from zbk.storage.gc.compaction_log import CompactionLog
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
 from zbk.storage.journal.journal import Journal
 from zbk.storage.journal.replay import JournalReplay
+from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.storage.replay import Replayer
 from zbk.storage.tools.reindex import Reindex
 from zbk.storage.unjournaled import UnjournaledScan
@@ -653,6 +654,10 @@ def _directory_defects() -> Iterator[Defect]:
     yield Defect(
         "D2", "a checkpoint syncs the entry logs of the first ledger directory only", 200,
         [(Checkpoint, "sync_entry_logs", directories.first_directory_is_synced)],
+    )  # fmt: skip
+    yield Defect(
+        "D3", "a deletion that one directory has noted is not carried out in the others", 60_000,
+        [(LedgerDirectory, "finish_deletions", directories.drops_its_own)], is_fast=False,
     )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from zbk.actors.serve.tickets import Ticket
 from zbk.actors.serve.turn import Turn
 from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.ledger_directory import LedgerDirectory
 
 _take_synced = Turn.take_synced
 
@@ -25,3 +27,8 @@ def first_directory_is_synced(self: Checkpoint) -> None:
     for one in others:
         with one.flush._lock:
             one.flush._step_count = max(one.flush._step_count, 1)
+
+
+def drops_its_own(self: LedgerDirectory, _noted: LedgerRanges) -> None:
+    """D3: the journal is not replayed for the ledger, and the rest of it is served."""
+    self.garbage.finish()

@@ -432,10 +432,7 @@ class BookieOracle:
         """Look whether everything promised is there; what is there is durable now."""
         self._late.clear()
         self._log_synced.clear()
-        # noted in the first of several directories only, a ledger of another one goes a round later
-        half_done = storage.ledgers() if len(storage.ledger_dirs) > 1 else ()
-        marked = sorted(self._marked.difference(half_done))
-        self.dropped([one for one in marked if storage.is_deleted(one)])
+        self.dropped([one for one in sorted(self._marked) if storage.is_deleted(one)])
         # what is not noted at all is as it was
         self._marked = {one for one in self._marked if storage.is_deleted(one)}
         if not self.is_damaged:

@@ -178,12 +178,17 @@ class BookieStorage:
         with self.guard(self.directories[0].path, "open"):
             self.limbo.load()
         index_file_count = 0
+        noted = LedgerRanges()  # as deleted: a crash may have left that in some directories only
         for one in self.directories:
             with self.guard(one.path, "open"):
                 index_file_count += one.open(self._journal_count, self.limbo, ask_others)
+            noted = noted.union(one.deleted.noted)
             for number in range(self._journal_count):
                 if number not in self.journals.numbers:
                     one.last_mark.forget(number)
+        for one in self.directories:
+            with self.guard(one.path, "open"):
+                one.finish_deletions(noted)
         replayer = Replayer(self.homes, self.is_deleted, self.limbo, ask_others)
         results = self.journals.open(self._positions(), replayer.apply)
         replayer.finish()

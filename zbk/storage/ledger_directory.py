@@ -176,8 +176,19 @@ class LedgerDirectory:
             self.logs.left = LeftLogs(mark.entry_log_id, grown)
         self.scrub.is_index_lost = lambda: LossReason.INDEX_LOST in limbo.limbo.reasons
         self.scrub.lost_logs = {one.log_id: one.size or 0 for one in lost.logs}
-        self.garbage.finish()
         return index_file_count
+
+    def finish_deletions(self, noted: LedgerRanges) -> None:
+        """Drop what was noted before a crash, in this directory or another one, and is here.
+
+        Without room for the note, garbage collection drops what only another directory has noted.
+
+        Raises:
+            StorageFailedError, OSError: reading or writing failed.
+        """
+        if self.deleted.mark_ranges(noted):
+            self.deleted.write()
+        self.garbage.finish()
 
     def find_unjournaled(self, is_deleted: Callable[[int], bool]) -> int:
         """Index the entries that only the entry logs have; return their number. After the replay.

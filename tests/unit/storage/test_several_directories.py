@@ -1,14 +1,22 @@
 """Storage over two journal directories and two ledger directories: routing, marks, crashes."""
 
 import errno
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from random import Random
 
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.bookie_storages import KEY, TwinnedStorage, read_all, storage_on
+from tests.support.bookie_storages import KEY, read_all, storage_on
 from tests.support.crash_points import left_by_crashes
+from tests.support.several_directories import (
+    JOURNALS,
+    LEDGERS,
+    SeveralTwin,
+    filled,
+    home,
+    opened,
+)
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import (
     CorruptJournalError,
@@ -18,51 +26,12 @@ from zbk.errors import (
     StorageFailedError,
 )
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import DirectoryFlush
 from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyRecord
 from zbk.storage.journal.segment import NO_POSITION
 from zbk.storage.replay import add_batches
 
 pytestmark = pytest.mark.usefixtures("same_nonce")
-
-JOURNALS = ("/j1", "/j2")
-LEDGERS = ("/l1", "/l2")
-
-
-class SeveralTwin(TwinnedStorage):
-    """Two of each, and the twin that knows what was promised."""
-
-    def _storage(self) -> BookieStorage:
-        return storage_on(
-            self.disk,
-            journal_dir=JOURNALS,
-            ledger_dir=LEDGERS,
-            ledger_cache_size=self._cache_size,
-            log_size_max=self._log_size_max,
-        )
-
-
-def opened(disk: SimulatedDisk, out_of_service: Sequence[str] = ()) -> BookieStorage:
-    storage = storage_on(
-        disk, journal_dir=JOURNALS, ledger_dir=LEDGERS, out_of_service=out_of_service
-    )
-    storage.open()
-    return storage
-
-
-def filled(disk: SimulatedDisk) -> SeveralTwin:
-    """Return a twin with four ledgers, one for each pair of journal and ledger directory."""
-    twin = SeveralTwin(disk)
-    twin.open()
-    for ledger_id in range(4):
-        twin.add(ledger_id, range(5))
-    twin.sync()
-    return twin
-
-
-def home(storage: BookieStorage, ledger_id: int) -> str:
-    return storage.ledger_dirs[storage.homes.ledger(ledger_id).home.number]
 
 
 @pytest.fixture

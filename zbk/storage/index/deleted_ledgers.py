@@ -17,7 +17,8 @@ Format version 1 of ``deleted_ledgers`` (``disk.owned_file``). All integers litt
         40  16 c  ranges           i64, i64  first and last ledger id, ascending, not adjacent
 
 Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
-If an id in the file still has an index file, the next start removes the index file.
+If an id in the file still has an index file, the next start removes the index file. A crash between
+the files of several directories leaves an id in some of them: the next start puts it into all.
 
 Recovery rule: a damaged file is refused, because its content cannot be guessed safely. If it is
 removed by hand, the bookie starts, accepts late writers of deleted ledgers, and collects these
@@ -104,7 +105,13 @@ class DeletedLedgers:
 
         A restart knows of them only after ``write``.
         """
-        marked = self._marked.with_ids(ledger_ids)
+        return self._mark(self._marked.with_ids(ledger_ids))
+
+    def mark_ranges(self, ranges: LedgerRanges) -> bool:
+        """Do the same for ranges of ids."""
+        return self._mark(self._marked.union(ranges))
+
+    def _mark(self, marked: LedgerRanges) -> bool:
         if marked.range_count > self._range_count_max:
             return False
         self._marked = marked
