@@ -27,6 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from benchmarks.experiments.metrics_switch import Mode, costs_of_calls_us, switch_metrics
 from zbk.client.api import Client, connect
@@ -35,8 +36,6 @@ from zbk.cluster.local import LocalCluster
 
 PROGRAM: Final = ("-m", "benchmarks.experiments.metrics_switch")
 PAIRS_OF_A_LEDGER: Final = 25
-COUNTED_ROUND_COUNT: Final = 20
-COUNTED_LONE_COUNT: Final = 1_000
 
 
 class CostLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +46,9 @@ class CostLoad(msgspec.Struct, frozen=True, kw_only=True):
     lone_count: int = 100
     entry_size: int = 100
     batch_count: int = 2_000
+    counted_round_count: int = 20  # of ``append_many``, for the calls
+    counted_lone_count: int = 1_000  # lone appends, likewise
+    has_client_metrics: bool = True  # those of the client, which are kept on request only
 
 
 class RoundCost(msgspec.Struct, frozen=True):
@@ -86,9 +88,10 @@ class CostResult(msgspec.Struct, frozen=True):
 def run_metrics_cost(folder: Path, load: CostLoad) -> CostResult:
     """Return the differences, and the cost of the calls that are counted."""
     programs = dict.fromkeys(range(3), PROGRAM)
+    registry = CollectorRegistry() if load.has_client_metrics else None
     with (
         LocalCluster(folder / "data", bookie_programs=programs) as cluster,
-        connect(cluster.metadata_uri) as client,
+        connect(cluster.metadata_uri, metrics=registry) as client,
     ):
         pids = [os.getpid(), *(one.pid for one in cluster.bookies)]
         switch = _Switch([one.http for one in cluster.bookies])
@@ -109,10 +112,10 @@ def _counted(
 ) -> dict[str, float]:
     """Return the time of what metrics do for an entry of ``append_many``, and a lone append."""
     call_us = costs_of_calls_us()
-    rounds = load.batch_count * COUNTED_ROUND_COUNT
+    rounds = load.batch_count * load.counted_round_count
     loads = {
         "many_us": (rounds, msgspec.structs.replace(load, entry_count=rounds, lone_count=0)),
-        "lone_us": (COUNTED_LONE_COUNT, msgspec.structs.replace(load, entry_count=0)),
+        "lone_us": (load.counted_lone_count, msgspec.structs.replace(load, entry_count=0)),
     }
     found = {}
     with client.create_ledger() as ledger:
@@ -216,9 +219,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=usual.pair_count, help="of rounds")
     parser.add_argument("--entries", type=int, default=usual.entry_count, help="of a round")
     parser.add_argument("--lone", type=int, default=usual.lone_count, help="appends of a round")
+    parser.add_argument("--bookies", action="store_true", help="no metrics in the client")
     given = parser.parse_args(arguments)
     load = msgspec.structs.replace(
-        usual, pair_count=given.pairs, entry_count=given.entries, lone_count=given.lone
+        usual,
+        pair_count=given.pairs,
+        entry_count=given.entries,
+        lone_count=given.lone,
+        has_client_metrics=not given.bookies,
     )
     with TemporaryDirectory(prefix="zbk-metrics-") as folder:
         found = run_metrics_cost(Path(folder), load)

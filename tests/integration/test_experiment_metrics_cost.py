@@ -5,12 +5,17 @@ from pathlib import Path
 from benchmarks.experiments.metrics_cost import CostLoad, RoundCost, run_metrics_cost
 from benchmarks.experiments.metrics_switch import switch_metrics
 from zbk.metrics.buckets import Buckets
-from zbk.transport.request_counts import RequestCounts
-from zbk.wire.messages import Add
+from zbk.metrics.deferred import Deferred
 
 
 def test_metrics_do_under_one_percent_of_the_work_of_an_append(tmp_path: Path) -> None:
-    load = CostLoad(pair_count=3, entry_count=4_000, lone_count=20)
+    load = CostLoad(
+        pair_count=3,
+        entry_count=4_000,
+        lone_count=20,
+        counted_round_count=10,
+        counted_lone_count=200,
+    )
 
     found = run_metrics_cost(tmp_path, load)
 
@@ -24,14 +29,17 @@ def test_metrics_do_under_one_percent_of_the_work_of_an_append(tmp_path: Path) -
 
 
 def test_a_process_without_metrics_observes_nothing() -> None:
-    counts, buckets = RequestCounts(), Buckets()
+    buckets = Buckets()
+    deferred = Deferred[int](lambda rows: buckets.observe_all(rows))  # noqa: PLW0108 - as it is by then
     try:
         switch_metrics("off")
-        counts.answered.put((Add, 1, 1))
+        deferred.put(1)
         buckets.observe(1)
-        assert sum(buckets.counts) + sum(counts.times["add"].counts) == 0
+        deferred.count()
+        assert sum(buckets.counts) == 0
     finally:
         switch_metrics("on")
-    counts.answered.put((Add, 1, 1))
+    deferred.put(1)
     buckets.observe(1)
-    assert sum(buckets.counts) + sum(counts.times["add"].counts) == 2
+    deferred.count()
+    assert sum(buckets.counts) == 2

@@ -44,7 +44,7 @@ from zbk.transport.pool import Pool
 from zbk.transport.reconnects import Reconnects
 from zbk.transport.request_queue import WAITING_SIZE_MAX, RequestQueue
 from zbk.wire import codec
-from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Message, Refused
+from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Refused
 
 DRAIN_COUNT_MAX: Final = 256
 SEND_RETRY_MS: Final = 20
@@ -289,7 +289,7 @@ class Connection:
 
     def _on_bundle(self, bundle: AnswerBundle, frames: list[bytes], now_ms: int) -> None:
         take, bookie_id = self._outstanding.take, self.bookie_id
-        answered: dict[tuple[type[Message], int], int] = {}  # by class, and when it was handed over
+        answered = self._pool.counts.answered
         sink: Sink | None = None
         box: list[News] = []
         for part, own in parts_of(bundle.parts, bundle.sizes, frames[1:]):
@@ -304,10 +304,8 @@ class Connection:
                     sink = outgoing.sink
                     box = self._pool.box(sink)
                 box.append(Reply(bookie_id, outgoing.key, part, own))
-                counted = type(outgoing.request), outgoing.handed_ms
-                answered[counted] = answered.get(counted, 0) + 1
-        for (kind, handed_ms), count in answered.items():
-            self._pool.counts.answered.put((kind, now_ms - handed_ms, count))
+                if answered is not None:
+                    answered.append(outgoing)
         self._note_use(now_ms)
 
     def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
@@ -324,7 +322,9 @@ class Connection:
         if not isinstance(answer, Refused):
             reply = Reply(self.bookie_id, outgoing.key, answer, frames)
             self._pool.post(outgoing.sink, reply)
-            self._pool.counts.answered.put((type(outgoing.request), now_ms - outgoing.handed_ms, 1))
+            answered = self._pool.counts.answered
+            if answered is not None:
+                answered.append(outgoing)
             return
         error = from_wire(answer.code, tuple(answer.fields))
         if isinstance(error, HelloRequiredError) and outgoing.refused_count < GREETING_COUNT_MAX:

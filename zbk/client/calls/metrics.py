@@ -34,6 +34,7 @@ class ClientMetrics:
             InvalidOptionError: another client is in the registry.
         """
         self._pool = pool
+        pool.counts.keep_times()
         self._writers = writers
         self._session = SessionMetrics(store)
         self._registry = registry
