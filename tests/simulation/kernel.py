@@ -6,7 +6,7 @@ asked for. Nothing here, or in what it runs, looks at a real clock, a thread or 
 
 from collections import Counter
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 from zlib import crc32
 
@@ -50,6 +50,14 @@ class Kernel:
         self._sequence += 1
         due_us = self.now_us + delay_us if delay_us > 0 else self.now_us
         heappush(self._agenda, (due_us, self._sequence, action, arguments))
+
+    def hurry(self, action: Callable[..., None], due_us: int) -> None:
+        """Do now, in the same order, what was to be done by ``action`` at a time."""
+        self._agenda[:] = [
+            (self.now_us if (due, what) == (due_us, action) else due, sequence, what, arguments)
+            for due, sequence, what, arguments in self._agenda
+        ]
+        heapify(self._agenda)
 
     def run_until(self, end_us: int, is_done: Callable[[], bool] | None = None) -> bool:
         """Let time pass; stop early when ``is_done``, and tell whether it is."""
@@ -114,6 +122,12 @@ class Node:
         """Freeze the node: it neither knows nor does anything meanwhile."""
         self.paused_until_us = max(self.paused_until_us, self.kernel.now_us + duration_us)
         self.kernel.trace(self.name, f"paused for {duration_us} us")
+
+    def resume(self) -> None:
+        """End a pause: what waits for its end is done now, before anything that comes later."""
+        if self.paused_until_us > self.kernel.now_us:
+            self.kernel.hurry(self._run, self.paused_until_us)
+        self.paused_until_us = 0
 
     def die(self) -> None:
         """End this life."""

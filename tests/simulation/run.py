@@ -374,9 +374,9 @@ class Run:
         for bookie in world.bookies:
             bookie.disk.faults = []
             bookie.disk.crash_at = None
-            bookie.node.paused_until_us = 0
+            bookie.node.resume()
         for client in (*self._clients, *self._nemesis.servants()):
-            client.node.paused_until_us = 0
+            client.node.resume()
         self._start_all()
 
     def _start_all(self) -> None:
