@@ -33,6 +33,7 @@ from benchmarks.experiments.metrics_switch import Mode, costs_of_calls_us, switc
 from zbk.client.api import Client, connect
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.local import LocalCluster
+from zbk.transport.request_counts import RequestCounts
 
 PROGRAM: Final = ("-m", "benchmarks.experiments.metrics_switch")
 PAIRS_OF_A_LEDGER: Final = 25
@@ -94,7 +95,8 @@ def run_metrics_cost(folder: Path, load: CostLoad) -> CostResult:
         connect(cluster.metadata_uri, metrics=registry) as client,
     ):
         pids = [os.getpid(), *(one.pid for one in cluster.bookies)]
-        switch = _Switch([one.http for one in cluster.bookies])
+        counts = client._pool.counts  # noqa: SLF001 - to turn what it keeps
+        switch = _Switch([one.http for one in cluster.bookies], counts)
         try:
             pairs = list(_pairs(client, load, pids, switch))
             counted = _counted(client, load, pids, switch)
@@ -148,12 +150,14 @@ def _pairs(
 class _Switch:
     """Turns the metrics of this process and of all bookies."""
 
-    def __init__(self, urls: Sequence[str]) -> None:
+    def __init__(self, urls: Sequence[str], counts: RequestCounts) -> None:
         self._urls = urls
+        self._counts, self._answered = counts, counts.answered
 
     def turn(self, mode: Mode) -> Counter[str]:
         """Turn all; return the calls that were counted so far."""
         calls = Counter(switch_metrics(mode))
+        self._counts.answered = None if mode == "off" else self._answered
         for url in self._urls:
             path = f"{url}/switch?metrics={mode}"
             with urllib.request.urlopen(path, timeout=30) as answer:  # noqa: S310 - loopback

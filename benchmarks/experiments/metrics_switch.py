@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
 import click
@@ -25,8 +25,6 @@ from zbk.config import BookieConfig
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.deferred import ROW_COUNT_MAX, Deferred
 from zbk.system.clock import monotonic_ns
-from zbk.transport.request_counts import RequestCounts
-from zbk.wire.messages import Hello
 
 LOOP_COUNT: Final = 7
 CALL_COUNT: Final = 5_000
@@ -34,11 +32,6 @@ CALL_COUNT: Final = 5_000
 
 def _nothing(*_: object) -> None:
     """Do nothing."""
-
-
-def _forget_answered(counts: RequestCounts, _now_ms: int) -> None:
-    """Keep no request that was answered: a bookie asks nobody, and a client has few a turn."""
-    counts.answered = []
 
 
 CLOCKS: Final = (storage_door, journal, read)
@@ -49,7 +42,7 @@ _OFF: Final[tuple[tuple[type | ModuleType, str, Any], ...]] = (
     (Buckets, "observe_all", _nothing),
     (Buckets, "observe_none", _nothing),
     (Deferred, "put", _nothing),
-    (RequestCounts, "count_answered", _forget_answered),
+    (Deferred, "count_many", _nothing),
     *((place, "monotonic_ns", int) for place in CLOCKS),  # 0 is "not known", and ``int`` is quick
 )
 """What metrics do beside the work itself, and what stands there without them."""
@@ -85,19 +78,18 @@ def _counting(place: type | ModuleType, name: str, function: Any) -> Callable[..
 
 def costs_of_calls_us() -> dict[str, float]:
     """Return the processor time that one call of each costs, by the names of counted calls."""
-    buckets, deferred, counts = Buckets(), Deferred[object](_nothing), RequestCounts()
-    outgoing: Any = SimpleNamespace(request=Hello(request_id=1), handed_ms=1)
+    buckets, deferred = Buckets(), Deferred[object](_nothing)
     many_us = [1_234] * ROW_COUNT_MAX
 
-    def count_one() -> None:
-        counts.answered = [outgoing]
-        counts.count_answered(2)
+    def count_many() -> None:
+        deferred.rows.append((1_234, 5_678))
+        deferred.count_many()
 
     calls: dict[str, Callable[[], object]] = {
         "Buckets.observe": lambda: buckets.observe(1_234),
         "Buckets.observe_all": lambda: buckets.observe_all(many_us),
         "Buckets.observe_none": lambda: buckets.observe_none(),  # noqa: PLW0108 - as it is by then
-        "RequestCounts.count_answered": count_one,
+        "Deferred.count_many": count_many,
         "Deferred.put": lambda: deferred.put((1_234, 5_678)),
     }
     switch_metrics("off")

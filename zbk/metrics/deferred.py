@@ -27,24 +27,28 @@ class Deferred(Generic[Row]):
     What ``count_rows`` changes belongs to this object. A reader of it calls ``count`` first.
     """
 
-    __slots__ = ("_count_rows", "_lock", "_rows")
+    __slots__ = ("_count_rows", "_lock", "rows")
 
     def __init__(self, count_rows: Callable[[Sequence[Row]], object]) -> None:
         self._count_rows = count_rows
-        self._rows: list[Row] = []
+        self.rows: list[Row] = []
         self._lock = Lock()
 
     def put(self, row: Row) -> None:
         """Keep a row; count all of them if there are many."""
-        rows = self._rows
-        rows.append(row)
-        if len(rows) >= ROW_COUNT_MAX:
+        self.rows.append(row)
+        if len(self.rows) >= ROW_COUNT_MAX:
+            self.count()
+
+    def count_many(self) -> None:
+        """Count the rows if there are many, after rows were appended to ``rows``."""
+        if len(self.rows) >= ROW_COUNT_MAX:
             self.count()
 
     def count(self) -> None:
         """Count the rows that are there, each once."""
         with self._lock:
-            rows = self._rows.copy()
-            del self._rows[: len(rows)]  # others may have come: they stay
+            rows = self.rows.copy()
+            del self.rows[: len(rows)]  # others may have come: they stay
             if rows:
                 self._count_rows(rows)

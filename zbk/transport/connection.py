@@ -305,7 +305,7 @@ class Connection:
                     box = self._pool.box(sink)
                 box.append(Reply(bookie_id, outgoing.key, part, own))
                 if answered is not None:
-                    answered.append(outgoing)
+                    answered.rows.append((type(outgoing.request), now_ms - outgoing.handed_ms))
         self._note_use(now_ms)
 
     def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
@@ -324,7 +324,7 @@ class Connection:
             self._pool.post(outgoing.sink, reply)
             answered = self._pool.counts.answered
             if answered is not None:
-                answered.append(outgoing)
+                answered.rows.append((type(outgoing.request), now_ms - outgoing.handed_ms))
             return
         error = from_wire(answer.code, tuple(answer.fields))
         if isinstance(error, HelloRequiredError) and outgoing.refused_count < GREETING_COUNT_MAX:

@@ -319,8 +319,8 @@ class BookiePool:
         if now_ms >= self._next_tick_ms:
             self._tick(now_ms)
         self._hand_out()
-        if self.counts.answered:
-            self.counts.count_answered(now_ms)
+        if self.counts.answered is not None:  # no caller waits for that now
+            self.counts.answered.count_many()
         self._obey(now_ms)  # commands of the sinks
         if self._alarms:  # last: a connection that has new work is not idle
             self._call_due(now_ms)
