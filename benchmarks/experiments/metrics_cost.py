@@ -30,6 +30,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from benchmarks.experiments.metrics_switch import Mode, costs_of_calls_us, switch_metrics
+from benchmarks.experiments.processor_time import processor_ns
 from zbk.client.api import Client, connect
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.local import LocalCluster
@@ -167,33 +168,25 @@ class _Switch:
 
 def _round(ledger: LedgerWriter, load: CostLoad, pids: Sequence[int]) -> RoundCost:
     payload = bytes(load.entry_size)
-    begun_ns = _cpu_ns(pids)
+    begun_ns = processor_ns(pids)
     futures = [
         ledger.append_many([payload] * load.batch_count)
         for _ in range(load.entry_count // load.batch_count)
     ]
     for future in futures:
         future.result()
-    between_ns = _cpu_ns(pids)
+    between_ns = processor_ns(pids)
     times_ns = [time.monotonic_ns()]
     for _ in range(load.lone_count):
         ledger.append(payload)
         times_ns.append(time.monotonic_ns())
-    ended_ns = _cpu_ns(pids)
+    ended_ns = processor_ns(pids)
     waits_ns = [end - begin for begin, end in pairwise(times_ns)]
     return RoundCost(
         (between_ns - begun_ns) / 1_000 / max(1, load.entry_count),
         (ended_ns - between_ns) / 1_000 / max(1, load.lone_count),
         statistics.median(waits_ns) / 1_000 if waits_ns else 0.0,
     )
-
-
-def _cpu_ns(pids: Sequence[int]) -> int:
-    """Return the processor time of processes: of each, Linux has a clock (``clock_getcpuclockid``).
-
-    The times in ``/proc`` are counted in ticks of 10 ms, as long as a round of lone appends.
-    """
-    return sum(time.clock_gettime_ns((~pid << 3) | 2) for pid in pids)
 
 
 def _difference(pairs: Sequence[tuple[float, float]]) -> Difference:
