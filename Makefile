@@ -43,8 +43,8 @@ demo-zookeeper: $(STAMPS)/zookeeper ## the same on a real ZooKeeper (downloads 0
 demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, the same read back
 	@$(BIN)/python -m zbk demo spark $(ARGS)
 
-test: $(STAMPS)/spark-classes ## all tests but the soak; eight minutes on two cores
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
+test: $(STAMPS)/spark-classes ## all tests but the soak; six minutes on two cores
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
 
 package: $(STAMPS)/dev ## wheel, sdist, bill of materials in dist/; install them under every Python found, run the Dockerfile's commands
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/python -m hatchling build -d dist
