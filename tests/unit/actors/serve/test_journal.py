@@ -17,6 +17,7 @@ from zbk.actors.serve.journal import (
     NoteSynced,
     SyncDue,
 )
+from zbk.actors.serve.journal_times import NO_FSYNC
 from zbk.actors.serve.sync_queue import (
     AppendGroup,
     Synced,
@@ -247,6 +248,9 @@ def test_a_lone_group_is_written_synced_and_answered_in_the_calling_thread(
 
     wait_until(is_done_here, what="an idle writer lends its turn")
     assert journals.progress.news[-2:] == ["sync 1", Synced(1)]
+    rows = journals.queue.times.observed.rows
+    assert rows
+    assert {(len(writes), fsync_us == NO_FSYNC) for writes, fsync_us, _ in rows} == {(1, False)}
 
 
 @pytest.mark.actor_may_fail
