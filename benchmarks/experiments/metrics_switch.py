@@ -42,7 +42,6 @@ _OFF: Final[tuple[tuple[type | ModuleType, str, Any], ...]] = (
     (Buckets, "observe_all", _nothing),
     (Buckets, "observe_none", _nothing),
     (Deferred, "put", _nothing),
-    (Deferred, "count_many", _nothing),
     *((place, "monotonic_ns", int) for place in CLOCKS),  # 0 is "not known", and ``int`` is quick
 )
 """What metrics do beside the work itself, and what stands there without them."""
@@ -81,15 +80,10 @@ def costs_of_calls_us() -> dict[str, float]:
     buckets, deferred = Buckets(), Deferred[object](_nothing)
     many_us = [1_234] * ROW_COUNT_MAX
 
-    def count_many() -> None:
-        deferred.rows.append((1_234, 5_678))
-        deferred.count_many()
-
     calls: dict[str, Callable[[], object]] = {
         "Buckets.observe": lambda: buckets.observe(1_234),
         "Buckets.observe_all": lambda: buckets.observe_all(many_us),
         "Buckets.observe_none": lambda: buckets.observe_none(),  # noqa: PLW0108 - as it is by then
-        "Deferred.count_many": count_many,
         "Deferred.put": lambda: deferred.put((1_234, 5_678)),
     }
     switch_metrics("off")

@@ -24,6 +24,9 @@ ROW_COUNT_MAX: Final = 256
 class Deferred(Generic[Row]):
     """Rows that are not counted yet. Any thread.
 
+    Where each call counts, a thread appends to ``rows`` itself, and sees to it that many of them
+    are counted.
+
     What ``count_rows`` changes belongs to this object. A reader of it calls ``count`` first.
     """
 
@@ -37,11 +40,6 @@ class Deferred(Generic[Row]):
     def put(self, row: Row) -> None:
         """Keep a row; count all of them if there are many."""
         self.rows.append(row)
-        if len(self.rows) >= ROW_COUNT_MAX:
-            self.count()
-
-    def count_many(self) -> None:
-        """Count the rows if there are many, after rows were appended to ``rows``."""
         if len(self.rows) >= ROW_COUNT_MAX:
             self.count()
 
