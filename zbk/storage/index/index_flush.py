@@ -241,6 +241,10 @@ class IndexFlusher:
         self._fail_stop.check()
         parts: list[Part] = []
         for change in changes:
+            with self._names_lock:
+                is_deleted = change.ledger_id in self._deleted
+            if is_deleted:
+                continue
             if not any(page.start for page in change.pages):
                 parts += change.parts()
                 continue

@@ -133,5 +133,22 @@ class IndexMachine(RuleBasedStateMachine):
         self.cache.headers._check()
 
 
+def test_the_flush_file_has_nothing_of_a_ledger_that_was_deleted_before_it_was_written() -> None:
+    """A later ledger with its id, if there were one, would get the old page after a crash."""
+    state = IndexMachine()
+    state.put_scattered(3, {0})
+    state.begin_flush()
+    state.go_on_with_flush(is_all=True)
+    state.append(3, 1)
+    state.begin_flush()
+    state.delete(3)
+    state.go_on_with_flush(is_all=True)
+    state.put_anywhere(3, 0, 1)
+
+    state.lose_power(0)
+
+    state.read_scattered(3, {0}, is_kept=False)
+
+
 IndexMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestIndexMachine = IndexMachine.TestCase
