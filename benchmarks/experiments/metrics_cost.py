@@ -9,7 +9,8 @@ a difference below it is not seen. More rounds make it smaller.
 
 On a busy machine the processor time of the same work varies by more than metrics cost, so many
 short rounds in turn see more than few long ones. What metrics do is therefore counted as well: the
-calls in some rounds, times the processor time of one call in a loop (``metrics_switch``).
+calls in some rounds, times the processor time of one call in a loop (``metrics_switch``). The rows
+that a client appends itself, without a call, are in the measured times only.
 """
 
 import argparse

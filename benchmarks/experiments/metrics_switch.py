@@ -78,7 +78,7 @@ def _counting(place: type | ModuleType, name: str, function: Any) -> Callable[..
 def costs_of_calls_us() -> dict[str, float]:
     """Return the processor time that one call of each costs, by the names of counted calls."""
     buckets, deferred = Buckets(), Deferred[object](_nothing)
-    many_us = [1_234] * ROW_COUNT_MAX
+    many_us = [1_234] * ROW_COUNT_MAX  # the most that one call gets
 
     calls: dict[str, Callable[[], object]] = {
         "Buckets.observe": lambda: buckets.observe(1_234),
