@@ -98,7 +98,7 @@ def run_metrics_cost(folder: Path, load: CostLoad) -> CostResult:
     ):
         pids = [os.getpid(), *(one.pid for one in cluster.bookies)]
         counts = client._pool.counts  # noqa: SLF001 - to turn what it keeps
-        switch = _Switch([one.http for one in cluster.bookies], counts)
+        switch = Switch([one.http for one in cluster.bookies], counts)
         try:
             pairs = list(_pairs(client, load, pids, switch))
             counted = _counted(client, load, pids, switch)
@@ -112,7 +112,7 @@ def run_metrics_cost(folder: Path, load: CostLoad) -> CostResult:
 
 
 def _counted(
-    client: Client, load: CostLoad, pids: Sequence[int], switch: "_Switch"
+    client: Client, load: CostLoad, pids: Sequence[int], switch: "Switch"
 ) -> dict[str, float]:
     """Return the time of what metrics do for an entry of ``append_many``, and a lone append."""
     call_us = costs_of_calls_us()
@@ -135,7 +135,7 @@ def _counted(
 
 
 def _pairs(
-    client: Client, load: CostLoad, pids: Sequence[int], switch: "_Switch"
+    client: Client, load: CostLoad, pids: Sequence[int], switch: "Switch"
 ) -> Iterator[tuple[RoundCost, RoundCost]]:
     for first in range(0, load.pair_count, PAIRS_OF_A_LEDGER):
         with client.create_ledger() as ledger:
@@ -149,7 +149,7 @@ def _pairs(
         client.delete_ledger(ledger.ledger_id)
 
 
-class _Switch:
+class Switch:
     """Turns the metrics of this process and of all bookies."""
 
     def __init__(self, urls: Sequence[str], counts: RequestCounts) -> None:

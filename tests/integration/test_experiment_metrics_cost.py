@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from benchmarks.experiments.metrics_cost import CostLoad, RoundCost, run_metrics_cost
-from benchmarks.experiments.metrics_switch import switch_metrics
+from benchmarks.experiments.metrics_cost import CostLoad, RoundCost, Switch, run_metrics_cost
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.deferred import Deferred
+from zbk.transport.request_counts import RequestCounts
+from zbk.wire.messages import Add
 
 
 def test_metrics_do_under_one_percent_of_the_work_of_an_append(tmp_path: Path) -> None:
@@ -29,17 +30,22 @@ def test_metrics_do_under_one_percent_of_the_work_of_an_append(tmp_path: Path) -
 
 
 def test_a_process_without_metrics_observes_nothing() -> None:
-    buckets = Buckets()
+    buckets, counts = Buckets(), RequestCounts()
     deferred = Deferred[int](lambda rows: buckets.observe_all(rows))  # noqa: PLW0108 - as it is by then
-    try:
-        switch_metrics("off")
+    counts.keep_times()
+    switch = Switch([], counts)
+
+    def observe() -> list[int]:
         deferred.put(1)
         buckets.observe(1)
         deferred.count()
-        assert sum(buckets.counts) == 0
+        if counts.answered is not None:  # as a connection does
+            counts.answered.rows.append((Add, 1))
+        return [sum(buckets.counts), sum(counts.times["add"].counts)]
+
+    try:
+        switch.turn("off")
+        assert observe() == [0, 0]
     finally:
-        switch_metrics("on")
-    deferred.put(1)
-    buckets.observe(1)
-    deferred.count()
-    assert sum(buckets.counts) == 2
+        switch.turn("on")
+    assert observe() == [2, 1]
