@@ -4,12 +4,14 @@ The body does what ``zbk.auditor.auditor`` does. Of the checks that ask bookies 
 holdings; those that read entries are left out.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from tests.simulation.holdings_check import HoldingsCheckBody
 from tests.simulation.kernel import MS, Node
 from tests.simulation.live_session import LiveSession
+from tests.simulation.metadata import Done, MetadataServer
 from tests.simulation.network import ClientPool
 from tests.simulation.repair_oracle import CheckedTasks, RepairOracle
 from tests.simulation.repair_plan import InlinePool, RepairPlan, SimulatedConnection
@@ -41,6 +43,34 @@ class SteppedElection(AuditorElection):
         """Leave the steps to others: the thread ends before anything happens."""
 
 
+class Executor:
+    """An executor of one thread: the next step begins when the one before is answered."""
+
+    def __init__(self, metadata: MetadataServer, node: Node) -> None:
+        self._metadata = metadata
+        self._node = node
+        self._waiting: deque[tuple[Callable[[], Any], Done]] = deque()
+        self._is_busy = False
+
+    def submit(self, step: Callable[[], Any], done: Done) -> None:
+        """Take a step after those that were submitted before, and pass on what came of it."""
+        self._waiting.append((step, done))
+        if not self._is_busy:
+            self._take_next()
+
+    def _take_next(self) -> None:
+        self._is_busy = bool(self._waiting)
+        if not self._is_busy:
+            return
+        step, done = self._waiting.popleft()
+
+        def end(outcome: Any) -> None:  # noqa: ANN401 - a result, or an error
+            self._take_next()
+            done(outcome)
+
+        self._metadata.submit(self._node, step, end)
+
+
 class SimulatedAuditor:
     """One candidate, for as long as its node lives."""
 
@@ -57,6 +87,7 @@ class SimulatedAuditor:
         self._steps = AuditSteps(
             self._connection, InlinePool(1), self._election.term, is_full=False
         )
+        self._looks, self._scans, self._checks = (Executor(world.metadata, node) for _ in range(3))
         self.pool = ClientPool(world.network, node, world.request_timeout_ms)
         self._is_look_due = False
         self._wake_ms: int | None = None
@@ -69,8 +100,11 @@ class SimulatedAuditor:
 
     def _stand(self) -> None:
         """Take the steps of the election, one after the other."""
-        self._world.metadata.submit(self._node, self._election.step, lambda _outcome: None)
-        self._node.after(ELECTION_US, self._stand)
+
+        def rest(_outcome: object) -> None:
+            self._node.after(ELECTION_US, self._stand)
+
+        self._world.metadata.submit(self._node, self._election.step, rest)
 
     def _on_term(self, term: int | None) -> None:
         self._node.trace(f"the term is {term}")
@@ -82,7 +116,7 @@ class SimulatedAuditor:
     def _want_look(self) -> None:
         if not self._is_look_due:
             self._is_look_due = True
-            self._do(self._look_unasked)
+            self._do(self._looks, self._look_unasked)
 
     def _look_unasked(self) -> ev.Event | None:
         self._is_look_due = False
@@ -90,6 +124,7 @@ class SimulatedAuditor:
 
     def _do(
         self,
+        executor: Executor,
         step: Callable[[], ev.Event | None],
         failed: Callable[[ZbkError], ev.Event] | None = None,
     ) -> None:
@@ -100,7 +135,7 @@ class SimulatedAuditor:
             if event is not None:
                 self._handle(event)
 
-        self._world.metadata.submit(self._node, step, done)
+        executor.submit(step, done)
 
     # ------------------------------------------------------------------ the core
 
@@ -117,13 +152,17 @@ class SimulatedAuditor:
                 self._node.after(max(0, at_ms - self._node.now_ms()) * MS, self._wake, at_ms)
             case ev.LookAtBookies(look, term):
                 failed = ev.BookiesSeen(look, None)
-                self._do(lambda: self._steps.look(look, term), lambda _error: failed)
+                self._do(self._looks, lambda: self._steps.look(look, term), lambda _error: failed)
             case ev.ReadLedgers(job) | ev.Publish(job):
-                self._do(lambda: self._steps.take(effect), lambda error: ev.JobAnswered(job, error))
+                self._do(
+                    self._scans,
+                    lambda: self._steps.take(effect),
+                    lambda error: ev.JobAnswered(job, error),
+                )
             case ev.RecallChecks(term):
-                self._node.after(0, self._handle, ev.ChecksRecalled(term, {}))
+                self._do(self._looks, lambda: ev.ChecksRecalled(term, {}))
             case ev.RetryUnrepairable(_, term):
-                self._do(lambda: self._retry_unrepairable(term))
+                self._do(self._looks, lambda: self._retry_unrepairable(term))
             case ev.BrakeApplied():
                 self._node.trace(f"holds: {effect.why}; lost: {effect.lost}")
                 self._world.sometimes["auditor: the brake is applied"] += 1
@@ -171,7 +210,7 @@ class SimulatedAuditor:
             HoldingsCheckBody(self.pool, read.ledgers, wanted.lost, done)
 
         wanted_read = ev.ReadLedgers(wanted.job, wanted.after)
-        self._world.metadata.submit(self._node, lambda: self._steps.take(wanted_read), compare)
+        self._checks.submit(lambda: self._steps.take(wanted_read), compare)
 
     def _retry_unrepairable(self, term: int) -> None:
         if self._election.term() == term:
