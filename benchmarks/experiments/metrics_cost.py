@@ -9,8 +9,8 @@ a difference below it is not seen. More rounds make it smaller.
 
 On a busy machine the processor time of the same work varies by more than metrics cost, so many
 short rounds in turn see more than few long ones. What metrics do is therefore counted as well: the
-calls in some rounds, times the processor time of one call in a loop (``metrics_switch``). The rows
-that a client appends itself, without a call, are in the measured times only.
+calls in some rounds, times the processor time of one call in a loop (``metrics_switch``). What a
+client counts without a call is in the measured times only.
 """
 
 import argparse
@@ -30,7 +30,12 @@ from typing import Final
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from benchmarks.experiments.metrics_switch import Mode, costs_of_calls_us, switch_metrics
+from benchmarks.experiments.metrics_switch import (
+    Mode,
+    costs_of_calls_us,
+    switch_metrics,
+    switchable,
+)
 from benchmarks.experiments.processor_time import processor_ns
 from zbk.client.api import Client, connect
 from zbk.client.write.ledger_writer import LedgerWriter
@@ -93,6 +98,7 @@ def run_metrics_cost(folder: Path, load: CostLoad) -> CostResult:
     programs = dict.fromkeys(range(3), PROGRAM)
     registry = CollectorRegistry() if load.has_client_metrics else None
     with (
+        switchable(),
         LocalCluster(folder / "data", bookie_programs=programs) as cluster,
         connect(cluster.metadata_uri, metrics=registry) as client,
     ):

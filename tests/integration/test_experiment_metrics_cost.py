@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from benchmarks.experiments.metrics_cost import CostLoad, RoundCost, Switch, run_metrics_cost
+from benchmarks.experiments.metrics_switch import KeptTimes, Mode, switchable
+from zbk.actors.serve.journal_times import NO_WRITE, NONE, JournalTimes
 from zbk.metrics.buckets import Buckets
-from zbk.metrics.deferred import Deferred
 from zbk.transport.request_counts import RequestCounts
 from zbk.wire.messages import Add
 
@@ -30,22 +31,35 @@ def test_metrics_do_under_one_percent_of_the_work_of_an_append(tmp_path: Path) -
 
 
 def test_a_process_without_metrics_observes_nothing() -> None:
-    buckets, counts = Buckets(), RequestCounts()
-    deferred = Deferred[int](lambda rows: buckets.observe_all(rows))  # noqa: PLW0108 - as it is by then
+    buckets, times, counts = Buckets(), JournalTimes(), RequestCounts()
+    times.keep()
     counts.keep_times()
-    switch = Switch([], counts)
+    switch, kept = Switch([], counts), KeptTimes()
+    kept.add([times])
 
-    def observe() -> list[int]:
-        deferred.put(1)
+    def turn(mode: Mode) -> None:
+        switch.turn(mode)
+        kept.turn(mode)
+
+    def observe() -> None:
         buckets.observe(1)
-        deferred.count()
+        if times.observed is not None:  # as a journal does
+            times.observed.put((*NO_WRITE, 1, (), NONE))
         if counts.answered is not None:  # as a connection does
-            counts.answered.rows.append((Add, 1))
-        return [sum(buckets.counts), sum(counts.times["add"].counts)]
+            counts.answered.count(Add, took_ms=1, now_ms=1)
 
-    try:
-        switch.turn("off")
-        assert observe() == [0, 0]
-    finally:
-        switch.turn("on")
-    assert observe() == [2, 1]
+    def seen() -> list[int]:
+        return [sum(one.counts) for one in (buckets, times.fsyncs, counts.times["add"])]
+
+    with switchable():
+        turn("off")
+        observe()
+        turn("on")
+        assert seen() == [0, 0, 0]
+        observe()
+        turn("off")
+        observe()
+        turn("on")
+        assert seen() == [1, 1, 1]
+    observe()
+    assert seen() == [2, 2, 2]

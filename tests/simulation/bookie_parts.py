@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from tests.simulation.oracle import BookieOracle
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.serve.journal import JournalActor
-from zbk.actors.serve.journal_times import AnswerTime, WriteTime
+from zbk.actors.serve.journal_times import NO_WRITE, WriteTime
 from zbk.actors.serve.log_sync import LogSyncActor
 from zbk.actors.serve.read import ReadActor
 from zbk.actors.serve.storage import StorageActor
@@ -79,9 +79,9 @@ class TimedSyncQueue(SyncQueue):
     def is_running(self) -> bool:
         return self._is_busy
 
-    def run(self, writes: Sequence[WriteTime] = (), answers: Sequence[AnswerTime] = ()) -> None:
+    def run(self, write: WriteTime = NO_WRITE) -> None:
         """Begin an fsync; with one under way, the next follows it."""
-        self.observe(writes, answers)
+        self.observe(write)
         if self._is_busy:
             self._is_wanted = True
             return

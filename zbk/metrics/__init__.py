@@ -4,7 +4,8 @@
 the system counts in plain numbers and ``Buckets`` that only its own thread writes, and has a
 *source*: a function that puts these numbers into ``Samples``. ``collector`` calls the sources when
 a scrape comes and makes the families of prometheus-client of them. ``endpoint`` puts collector
-and ``checks`` together for one process, and ``serving`` serves it.
+and ``checks`` together for one process, and ``serving`` serves it. ``sampling`` decides which of
+many alike events are timed.
 
 Read ``table`` first, then ``samples``, ``collector``, ``endpoint``, ``serving``.
 """

@@ -1,6 +1,6 @@
 """A histogram of durations as plain numbers: one thread at a time counts, any thread may read."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from zbk.metrics.metric import LATENCY_BOUNDS_US
@@ -21,16 +21,16 @@ class Buckets:
         self.counts[bisect_left(self._bounds, duration_us)] += count
         self.sum_us += duration_us * count
 
-    def observe_all(self, durations_us: Sequence[int]) -> None:
-        """Count durations, each once. Only the owner."""
-        bounds, counts = self._bounds, self.counts
-        for duration_us in durations_us:
-            counts[bisect_left(bounds, duration_us)] += 1
-        self.sum_us += sum(durations_us)
-
-    def observe_none(self) -> None:
-        """Count something that did not take time. Cheaper than a clock and ``observe``."""
-        self.counts[0] += 1
+    def observe_all(self, durations_us: Sequence[int], count: int = 1) -> None:
+        """Count durations, each ``count`` times. Quick where there are many. Only the owner."""
+        durations_us = sorted(durations_us)
+        counted = 0
+        for number, bound_us in enumerate(self._bounds):
+            end = bisect_right(durations_us, bound_us, counted)
+            self.counts[number] += count * (end - counted)
+            counted = end
+        self.counts[-1] += count * (len(durations_us) - counted)
+        self.sum_us += count * sum(durations_us)
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Return each upper bound in seconds, as text, with the count up to it; the last is +Inf.

@@ -24,9 +24,6 @@ ROW_COUNT_MAX: Final = 256
 class Deferred(Generic[Row]):
     """Rows that are not counted yet. Any thread.
 
-    Where each call counts, a thread appends to ``rows`` itself, and sees to it that many of them
-    are counted.
-
     What ``count_rows`` changes belongs to this object. A reader of it calls ``count`` first.
     """
 

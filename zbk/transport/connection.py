@@ -305,7 +305,10 @@ class Connection:
                     box = self._pool.box(sink)
                 box.append(Reply(bookie_id, outgoing.key, part, own))
                 if answered is not None:
-                    answered.rows.append((type(outgoing.request), now_ms - outgoing.handed_ms))
+                    if answered.left_count > 1:
+                        answered.left_count -= 1
+                    else:
+                        answered.count(type(outgoing.request), now_ms - outgoing.handed_ms, now_ms)
         self._note_use(now_ms)
 
     def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
@@ -319,13 +322,19 @@ class Connection:
         if outgoing is None:
             return  # it timed out before
         self._note_use(now_ms)
-        if not isinstance(answer, Refused):
+        if isinstance(answer, Refused):
+            self._on_refused(outgoing, answer, now_ms)
+        else:
             reply = Reply(self.bookie_id, outgoing.key, answer, frames)
             self._pool.post(outgoing.sink, reply)
             answered = self._pool.counts.answered
             if answered is not None:
-                answered.rows.append((type(outgoing.request), now_ms - outgoing.handed_ms))
-            return
+                if answered.left_count > 1:
+                    answered.left_count -= 1
+                else:
+                    answered.count(type(outgoing.request), now_ms - outgoing.handed_ms, now_ms)
+
+    def _on_refused(self, outgoing: Outgoing, answer: Refused, now_ms: int) -> None:
         error = from_wire(answer.code, tuple(answer.fields))
         if isinstance(error, HelloRequiredError) and outgoing.refused_count < GREETING_COUNT_MAX:
             self._requests.refused(outgoing)

@@ -33,7 +33,6 @@ from zbk.errors import (
     WireError,
     ZbkError,
 )
-from zbk.metrics.deferred import ROW_COUNT_MAX
 from zbk.security.credentials import BookieDoors
 from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.descriptors import has_descriptors
@@ -320,9 +319,6 @@ class BookiePool:
         if now_ms >= self._next_tick_ms:
             self._tick(now_ms)
         self._hand_out()
-        answered = self.counts.answered
-        if answered is not None and len(answered.rows) >= ROW_COUNT_MAX:
-            answered.count()  # no caller waits for that now
         self._obey(now_ms)  # commands of the sinks
         if self._alarms:  # last: a connection that has new work is not idle
             self._call_due(now_ms)

@@ -39,6 +39,8 @@ class BookieMetrics:
         self._storage = storage
         self._registration = registration
         self._session = SessionMetrics(store)
+        for queue in status.queues:
+            queue.times.keep()
 
     def close(self) -> None:
         """Watch the session no more."""

@@ -36,7 +36,7 @@ import msgspec
 
 from zbk.actors.base import BookieActor, LendingActor, StopBookie
 from zbk.actors.messages import Sink
-from zbk.actors.serve.journal_times import AnswerTime, WriteTime
+from zbk.actors.serve.journal_times import NO_WRITE, NONE, UNTIMED, WriteTime
 from zbk.actors.serve.refusals import refusal_of
 from zbk.actors.serve.sync_queue import AppendGroup, SyncQueue
 from zbk.actors.space_gate import SpaceGate
@@ -106,7 +106,7 @@ class JournalActor(LendingActor):
         self._unsynced_size_max = unsynced_size_max
         self._groups: list[AppendGroup] = []
         self._size = 0
-        self._writes: list[WriteTime] = []  # of this turn
+        self._observed: WriteTime = NO_WRITE  # the last write, until it is recorded
         self.refusals = Refusals()
 
     def handle(self, message: WriteMessage) -> None:
@@ -147,8 +147,11 @@ class JournalActor(LendingActor):
                 self._journal.append(records)
             except NoSpaceError as error:
                 return error
-            wait_us = begun_us - groups[0].handed_us
-            self._writes.append((wait_us, monotonic_ns() // 1_000 - begun_us))
+            is_lone = len(groups) == 1
+            if not (is_lone and groups[0].received_us == UNTIMED):
+                count = groups[0].lone_count if is_lone else 1
+                wait_us = begun_us - groups[0].handed_us
+                self._observed = count, wait_us, monotonic_ns() // 1_000 - begun_us
         return None
 
     def _append_singly(
@@ -159,6 +162,7 @@ class JournalActor(LendingActor):
         The reserve has just been released, and may be enough for all.
         """
         for count, group in enumerate(groups):
+            self._observe_write()  # the one before
             failure = self._append([group])
             if failure is not None:
                 return groups[:count], failure
@@ -197,7 +201,6 @@ class JournalActor(LendingActor):
         """Answer the requests that wait for the write, and have the groups synced."""
         size = sum(group.size for group in groups)
         answers = [answer for group in groups for answer in group.after_write]
-        answered: Sequence[AnswerTime] = ()
         queue = self._queue
         for group in groups:
             if group.spans:
@@ -205,23 +208,33 @@ class JournalActor(LendingActor):
         if answers:
             self._send(answers)
             queue.lone_sync.written(self._now_ms())
-            now_us = monotonic_ns() // 1_000
-            answered = [
-                (group.write_types, now_us - group.received_us)
-                for group in groups
-                if group.write_types and group.received_us
-            ]
+            self._observe_answers(groups)
         kept = [one for one in groups if one.records or one.is_sync_needed or one.is_sync_news]
         if kept:  # the others are adds of bypass ledgers: the journal has nothing of them to sync
             queue.put(kept)
-        writes, self._writes = self._writes, []
         is_awaited = any(group.is_sync_needed for group in groups)
         if is_awaited and self._may_sync(size):
-            queue.run(writes, answered)
+            write, self._observed = self._observed, NO_WRITE
+            queue.run(write)
             return
         if is_awaited or queue.unsynced_size >= self._unsynced_size_max:
             self._syncer.tell(Flush())
-        queue.observe(writes, answered)
+        self._observe_write()
+
+    def _observe_write(self) -> None:
+        """Record the last write, if that is not done."""
+        write, self._observed = self._observed, NO_WRITE
+        self._queue.observe(write)
+
+    def _observe_answers(self, groups: Sequence[AppendGroup]) -> None:
+        observed = self._queue.times.observed
+        if observed is None:
+            return
+        now_us = monotonic_ns() // 1_000
+        for group in groups:
+            if group.write_types and group.received_us > 0:
+                answer_us = now_us - group.received_us
+                observed.put((group.lone_count, NONE, NONE, NONE, group.write_types, answer_us))
 
     def _may_sync(self, size: int) -> bool:
         """Return whether this thread syncs what it has just written."""

@@ -59,7 +59,7 @@ from zbk.errors import (
     MalformedMessageError,
     ZbkError,
 )
-from zbk.metrics.buckets import Buckets
+from zbk.metrics.buckets import Buckets, merged
 from zbk.metrics.refusals import Refusals
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_us
@@ -122,6 +122,7 @@ class StorageActor(LendingActor):
         self._waiting = door.queue
         self._is_holding = False  # requests in the queue wait for a sync
         self._is_throttling = False  # others wait until their clients are below their rates
+        self._lent_count = 0  # of messages that the front has served at once
         self._ticker = parts.ticker
         self._storage = storage
         self._status = parts.status
@@ -169,7 +170,9 @@ class StorageActor(LendingActor):
     @property
     def queue_times(self) -> Buckets:
         """How long requests waited for their turn."""
-        return self._turn.queue_times
+        times = merged([self._turn.queue_times])
+        times.observe(0, self._lent_count)
+        return times
 
     @property
     def ledger_count(self) -> int:
@@ -179,9 +182,9 @@ class StorageActor(LendingActor):
     def handle(self, message: StorageMessage) -> None:  # noqa: C901, PLR0912 - a case for each message
         """Handle one message, and send the output of the turn, in lists."""
         match message:
-            case Requests(batch, received_us):
-                self._serve_received(batch, received_us)
-                self._turn.queue_times.observe_none()  # the front has served them at once
+            case Requests(batch, received_us, lone_count):
+                self._serve_received(batch, received_us, lone_count)
+                self._lent_count += 1
             case RequestsWait():
                 self._serve_waiting()
             case LookedUp():
@@ -269,15 +272,19 @@ class StorageActor(LendingActor):
         """Look at the queue again. The ticker's thread."""
         self.actor_ref.tell(RequestsWait())
 
-    def _serve_received(self, batch: Sequence[Inbound], received_us: int) -> None:
+    def _serve_received(
+        self, batch: Sequence[Inbound], received_us: int, lone_count: int = 1
+    ) -> None:
         gate = self._gate
         admitted = (one for one in batch if not (gate.is_holding and self._waits(one)))
-        self._serve(admitted, received_us)
+        self._serve(admitted, received_us, lone_count)
 
-    def _serve(self, inbounds: Iterable[Inbound], received_us: int = 0) -> None:
+    def _serve(
+        self, inbounds: Iterable[Inbound], received_us: int = 0, lone_count: int = 1
+    ) -> None:
         """Serve requests in one turn; then look up the ledgers that are new here."""
         turn = self._turn
-        turn.begin(received_us)
+        turn.begin(received_us, lone_count)
         serve_one = self._on_request if self._access is None else self._on_checked_request
         for inbound in inbounds:
             try:

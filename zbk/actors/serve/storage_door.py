@@ -12,6 +12,8 @@ import pykka
 
 from zbk.actors.serve.fair_queue import NO_LIMITS, FairQueue
 from zbk.actors.serve.identity_rates import RateLimits
+from zbk.actors.serve.journal_times import UNTIMED
+from zbk.metrics.sampling import Sampling
 from zbk.system.clock import monotonic_ns
 from zbk.system.direct_inbox import Door
 from zbk.transport.inbound import Inbound
@@ -24,7 +26,8 @@ class Requests(msgspec.Struct, frozen=True):
     """The requests that the front received together."""
 
     batch: list[Inbound]
-    received_us: int = 0
+    received_us: int = 0  # or ``UNTIMED``
+    lone_count: int = 1  # of lone requests, for how many these stand in metrics
 
 
 class RequestsWait(msgspec.Struct, frozen=True):
@@ -43,13 +46,28 @@ class StorageDoor(Door):
     def __init__(self, limits: RateLimits = NO_LIMITS) -> None:
         super().__init__()
         self.queue = FairQueue(limits)
+        self._sampling = Sampling()  # of the batches that are served at once
 
     def receive(self, batch: list[Inbound]) -> None:
-        """Serve a small batch in the calling thread if the actor is idle, else leave it to it."""
-        received_us = monotonic_ns() // 1_000
+        """Serve a small batch in the calling thread if the actor is idle, else leave it to it.
+
+        The front's thread.
+        """
+        sampling, received_us = self._sampling, UNTIMED
+        is_timed = sampling.left_count == 1  # ``is_due``, without a call
+        if is_timed:
+            received_us = monotonic_ns() // 1_000
         is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
-        if is_small and self.queue.may_pass(batch) and self.hand(Requests(batch, received_us)):
-            return
+        if is_small and self.queue.may_pass(batch):
+            share = sampling.share if is_timed else 1
+            if self.hand(Requests(batch, received_us, share)):
+                if is_timed:
+                    sampling.timed(received_us)
+                else:
+                    sampling.left_count -= 1
+                return
+        if received_us == UNTIMED:
+            received_us = monotonic_ns() // 1_000
         if self.queue.put(batch, received_us):
             with suppress(pykka.ActorDeadError):  # the bookie stops
                 self.tell(RequestsWait())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from zbk.actors.messages import Sink
-from zbk.actors.serve.journal_times import NO_FSYNC, AnswerTime, JournalTimes, WriteTime
+from zbk.actors.serve.journal_times import NO_WRITE, NONE, UNTIMED, JournalTimes, WriteTime
 from zbk.durability.lone_sync import LoneSync
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal.record import JournalRecord
@@ -53,7 +53,8 @@ class AppendGroup(msgspec.Struct):
     after_sync: Sequence[Outbound]  # and once they are on stable storage
     is_sync_news: bool  # the storage actor waits for ``Synced``
     is_sync_needed: bool  # the storage actor or a client waits for the sync
-    received_us: int = 0  # when the front received the requests; 0: there are none
+    received_us: int = 0  # when the front received the requests; ``UNTIMED``; 0: there are none
+    lone_count: int = 1  # of lone groups, for how many it stands in metrics
     handed_us: int = 0  # when it was handed to the journal, or its write began; 0: not yet
     spans: "Sequence[RequestSpan]" = ()  # of its requests that are traced
     write_types: Sequence[LedgerType] = ()  # of the ledgers with adds answered after the write
@@ -156,10 +157,10 @@ class SyncQueue:
             self.unsynced_size += size
             self._progress.written_size += size
 
-    def run(self, writes: Sequence[WriteTime] = (), answers: Sequence[AnswerTime] = ()) -> None:
+    def run(self, write: WriteTime = NO_WRITE) -> None:
         """Sync the groups that are queued, and send their answers.
 
-        ``writes`` and ``answers``: what the caller has observed just before.
+        ``write``: what the caller has observed just before.
 
         Raises:
             StorageFailedError: the fsync failed; nothing was sent.
@@ -167,7 +168,7 @@ class SyncQueue:
         with self._run_lock:
             groups = self._take()
             if not groups:
-                self.observe(writes, answers)
+                self.observe(write)
                 return
             begun_us = self._now_us()
             self.journal.sync()  # covers these groups: they were written before it began
@@ -178,18 +179,36 @@ class SyncQueue:
             self._running_since_us = self._running_size = 0
             self._running = ()
             self._tell(groups)
-            fsync_us = ended_us - begun_us if had_records else NO_FSYNC
-            sent = [
-                (group.sync_types, ended_us - group.received_us)
-                for group in groups
-                if group.sync_types and group.received_us
-            ]
-            self.times.observed.put((writes, fsync_us, [*answers, *sent]))
+            is_timed = len(groups) > 1 or groups[0].received_us != UNTIMED
+            if is_timed and self.times.observed is not None:
+                fsync_us = ended_us - begun_us if had_records else NONE
+                self._observe_sync(groups, write, fsync_us, ended_us)
 
-    def observe(self, writes: Sequence[WriteTime], answers: Sequence[AnswerTime]) -> None:
-        """Record what took time without a sync, if anything did."""
-        if writes or answers:
-            self.times.observed.put((writes, NO_FSYNC, answers))
+    def observe(self, write: WriteTime) -> None:
+        """Record a write that no sync follows, if there is one."""
+        observed = self.times.observed
+        if observed is not None and write is not NO_WRITE:
+            observed.put((*write, NONE, (), NONE))
+
+    def _observe_sync(
+        self, groups: Sequence[AppendGroup], write: WriteTime, fsync_us: int, ended_us: int
+    ) -> None:
+        observed = self.times.observed
+        assert observed is not None, "the caller has looked"
+        _, wait_us, write_us = write
+        answers = [
+            (group.lone_count, group.sync_types, ended_us - group.received_us)
+            for group in groups
+            if group.sync_types and group.received_us > 0
+        ]
+        if len(groups) == 1 == len(answers):  # one row
+            count, types, answer_us = answers.pop()
+            observed.put((count, wait_us, write_us, fsync_us, types, answer_us))
+        elif write_us != NONE or fsync_us != NONE:
+            count = groups[0].lone_count if len(groups) == 1 else 1
+            observed.put((count, wait_us, write_us, fsync_us, (), NONE))
+        for count, types, answer_us in answers:
+            observed.put((count, NONE, NONE, NONE, types, answer_us))
 
     def _take(self) -> list[AppendGroup]:
         with self._groups_lock:

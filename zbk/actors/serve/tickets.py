@@ -114,7 +114,7 @@ class JournalTickets:
         self.filled = Ticket(self.filled.number + 1)
         self.synced_number = self.progress.synced_ticket
 
-    def end(self, received_us: int) -> AppendGroup | None:
+    def end(self, received_us: int, lone_count: int) -> AppendGroup | None:
         """Return the ticket as a group; ``None`` if it is empty."""
         ticket = self.filled
         records, self.records = self.records, []
@@ -133,6 +133,7 @@ class JournalTickets:
             is_sync_news=is_sync_news,
             is_sync_needed=is_waited_for,
             received_us=received_us,
+            lone_count=lone_count,
             spans=ticket.spans,
             write_types=ticket.write_types,
             sync_types=ticket.sync_types,

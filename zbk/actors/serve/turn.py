@@ -85,6 +85,7 @@ class Turn:
         self.refusals = Refusals()
         self.queue_times = Buckets()  # of requests, from the front to the turn
         self._received_us = 0
+        self._lone_count = 1
         self._admitted: list[Admitted] = []
         self._answers: list[Outbound] = []
         self._fetches: list[Fetch] = []
@@ -289,7 +290,8 @@ class Turn:
         if not one.is_journaled:
             lac = NO_ENTRY if one.recorded_lac is None else one.recorded_lac
             placed = Placed(split_location(base)[0], len(batch.body), one.runs)
-            self.log_syncs.stored(slot, placed, lac, self._received_us or monotonic_us())
+            since_us = self._received_us if self._received_us > 0 else monotonic_us()
+            self.log_syncs.stored(slot, placed, lac, since_us)
         else:
             self._journal(one, tickets)
         if one.inbound.span is not None:
@@ -314,9 +316,13 @@ class Turn:
 
     # -------------------------------------------------------------- begin and end
 
-    def begin(self, received_us: int = 0) -> None:
-        """Begin a ticket of each journal; ``received_us``: when its requests came, if any did."""
+    def begin(self, received_us: int = 0, lone_count: int = 1) -> None:
+        """Begin a ticket of each journal; ``received_us``: when its requests came, if any did.
+
+        ``lone_count`` as in ``Requests``.
+        """
         self._received_us = received_us
+        self._lone_count = lone_count
         self._storage.begin_turn()
         for tickets in self._tickets:
             tickets.begin()
@@ -353,8 +359,10 @@ class Turn:
         self.log_syncs.begin()
         # before the journals: a "no such entry" must not follow the acknowledgement of that entry
         self.send()
-        received_us = self._received_us
-        groups = [(number, one.end(received_us)) for number, one in enumerate(self._tickets)]
+        received_us, lone_count = self._received_us, self._lone_count
+        groups = [
+            (number, one.end(received_us, lone_count)) for number, one in enumerate(self._tickets)
+        ]
         handed = [(number, group) for number, group in groups if group is not None]
         if handed:
             journals = self._journals()
