@@ -5,7 +5,8 @@ A cluster of three bookies and a client observe and count as always, or not at a
 ``append_many``, then some one by one. What counts is the processor time of the client and of all
 bookies together, in nanoseconds, as the kernel has it; the difference is taken within each pair of
 rounds. The median of the differences has an error (of the median, from the spread of the pairs):
-a difference below it is not seen. More rounds make it smaller.
+a difference below it is not seen. More rounds make it smaller. A run with ``is_null`` shows whether
+it is all of the error.
 
 On a busy machine the processor time of the same work varies by more than metrics cost, so many
 short rounds in turn see more than few long ones. What metrics do is therefore counted as well: the
@@ -57,6 +58,7 @@ class CostLoad(msgspec.Struct, frozen=True, kw_only=True):
     counted_round_count: int = 20  # of ``append_many``, for the calls
     counted_lone_count: int = 1_000  # lone appends, likewise
     has_client_metrics: bool = True  # those of the client, which are kept on request only
+    is_null: bool = False  # on at all times: the differences are errors of the experiment
 
 
 class RoundCost(msgspec.Struct, frozen=True):
@@ -149,7 +151,7 @@ def _pairs(
             for number in range(first, min(first + PAIRS_OF_A_LEDGER, load.pair_count)):
                 found = {}
                 for is_on in (True, False) if number % 2 == 0 else (False, True):
-                    switch.turn("on" if is_on else "off")
+                    switch.turn("on" if is_on or load.is_null else "off")
                     found[is_on] = _round(ledger, load, pids)
                 yield found[True], found[False]
         client.delete_ledger(ledger.ledger_id)
@@ -224,6 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--entries", type=int, default=usual.entry_count, help="of a round")
     parser.add_argument("--lone", type=int, default=usual.lone_count, help="appends of a round")
     parser.add_argument("--bookies", action="store_true", help="no metrics in the client")
+    parser.add_argument("--null", action="store_true", help="turn nothing: show the errors")
     given = parser.parse_args(arguments)
     load = msgspec.structs.replace(
         usual,
@@ -231,6 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         entry_count=given.entries,
         lone_count=given.lone,
         has_client_metrics=not given.bookies,
+        is_null=given.null,
     )
     with TemporaryDirectory(prefix="zbk-metrics-") as folder:
         found = run_metrics_cost(Path(folder), load)
