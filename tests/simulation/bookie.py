@@ -234,8 +234,9 @@ class SimulatedBookie:
                 open_files_max=8,
             ),
         )
-        self._find_losses(storage)
-        found = storage.open(partial(secret_of, self._session.ledgers()))
+        losses = self._find_losses(storage)
+        secrets = partial(secret_of, self._session.ledgers())
+        found = storage.open(secrets, was_killed=losses.was_killed)
         self._claim()
         if found.cut_record_count:
             self.kernel.sometimes["bookie: torn tail of the journal cut"] += 1
@@ -269,7 +270,7 @@ class SimulatedBookie:
         if plan.scrub_interval_ms:
             self._upkeep.append(BookieScrubber(self, storage, plan.scrub_interval_ms))
 
-    def _find_losses(self, storage: BookieStorage) -> None:
+    def _find_losses(self, storage: BookieStorage) -> Losses:
         """Note, before anything is served, what may be lost."""
         boot_id = f"boot {self._boot_count}"
         losses = self.losses = Losses(self.disk, storage.limbo, storage.ledger_dirs, boot_id)
@@ -282,6 +283,7 @@ class SimulatedBookie:
         if losses.reasons:
             self.kernel.sometimes["limbo: a bookie is in it"] += 1
             self.node.trace(f"in limbo: {[one.value for one in losses.reasons]}")
+        return losses
 
     def _count_start(self, losses: Losses, next_ledger_id: Callable[[], int]) -> None:
         """Count this start, if the directories show what the cluster knows."""

@@ -1,6 +1,6 @@
 """The wrong methods about bypass ledgers that ``tests.simulation.defects`` puts in."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from zbk.actors.serve.add_requests import stripe_of
 from zbk.actors.serve.log_sync import LogSyncActor
@@ -9,6 +9,7 @@ from zbk.actors.serve.turn import Turn
 from zbk.storage.entry_logs.entry_log import EntryLogs
 from zbk.storage.entry_logs.log_sync import FileSync, LogSync
 from zbk.storage.entry_logs.open_log import OpenLog
+from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.storage.unjournaled import UnjournaledScan
 from zbk.transport.inbound import Outbound
 from zbk.wire.messages import SyncAnswer
@@ -17,6 +18,11 @@ from zbk.wire.messages import SyncAnswer
 def syncs_nothing(self: LogSyncActor, message: SyncLogs) -> None:
     """Y1: a sync is answered, and its entries are in the page cache."""
     self._storage.tell(LogsSynced(message.directory_no))
+
+
+def doubts_none(_self: LedgerDirectory) -> Iterator[int]:
+    """Y8: where a log is lost, only ledgers that the journal shows to lack entries are in doubt."""
+    return iter(())
 
 
 def finds_nothing(_self: UnjournaledScan) -> int:

@@ -134,12 +134,14 @@ def fence_is_not_replayed(_self: Replayer, _ledger: StoredLedger) -> None:
     """M7."""
 
 
-def start_without_fsync(self: BookieStorage, ask_others: AskOthers = ask_nobody) -> Recovery:
+def start_without_fsync(
+    self: BookieStorage, ask_others: AskOthers = ask_nobody, *, was_killed: bool = False
+) -> Recovery:
     """M9: what was replayed stays in the page cache."""
     disk: Any = self._files
     disk.sync_until = 0
     try:
-        return _open_storage(self, ask_others)
+        return _open_storage(self, ask_others, was_killed=was_killed)
     finally:
         disk.sync_until = None
 

@@ -690,6 +690,10 @@ def _bypass_defects() -> Iterator[Defect]:
         "Y7", "the name of a new entry log is not synced", 400,
         [(OpenLog, "create", bypass.makes_no_durable_name)],
     )  # fmt: skip
+    yield Defect(
+        "Y8", "a lost log leaves ledgers out of limbo of which only it had entries", 60_000,
+        [(LedgerDirectory, "unjournaled_ledgers", bypass.doubts_none)], is_fast=False,
+    )  # fmt: skip
 
 
 def _data_set_defects() -> Iterator[Defect]:

@@ -88,6 +88,7 @@ class World:
         watch_count_max: int = 100,
         progress: SyncProgress | None = None,
         access: AccessTable | None = None,
+        was_killed: bool = False,
     ) -> None:
         self.key = ""  # of the client that says what is said next
         self.space = SpaceGate("b-test")
@@ -111,7 +112,7 @@ class World:
         for directory in ("journal", "ledgers") if reserve_size else ():
             files.make_dirs(f"{folder}/{directory}")
         assert self.storage.make_reserves()
-        self.storage.open()
+        self.storage.open(was_killed=was_killed)
         self.groups: list[AppendGroup] = []
         self.answers: list[Message] = []
         self.fetches: list[Fetch] = []

@@ -48,7 +48,6 @@ from zbk.storage.entry_logs.entry_log import LOG_SIZE
 from zbk.storage.entry_logs.entry_reader import Resolved
 from zbk.storage.entry_logs.own_logs import DEFAULT_OWN_LOGS, OwnLogLimits
 from zbk.storage.gc.garbage import Garbage
-from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE
 from zbk.storage.journal.journal import SEGMENT_SIZE, Journal
 from zbk.storage.journal.journals import Journals
@@ -59,11 +58,7 @@ from zbk.storage.replay import Replayer
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers, ask_nobody
-from zbk.storage.unjournaled import Promised
-from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
-
-LOG = EventLog(__name__)
 
 LEDGERS_AT_START_MAX: Final = 1_000
 """Index files that a start writes before it serves. If there are more, the synced journal keeps
@@ -155,10 +150,11 @@ class BookieStorage:
         )
         self._checkpoint: Checkpoint | None = None
 
-    def open(self, ask_others: AskOthers = ask_nobody) -> Recovery:
+    def open(self, ask_others: AskOthers = ask_nobody, *, was_killed: bool = False) -> Recovery:
         """Bring the disk to a state that can be served from: finish, replay, checkpoint.
 
-        ``ask_others`` gives the key of a ledger whose index is lost.
+        ``ask_others`` gives the key of a ledger whose index is lost. ``was_killed``: the process
+        before ended without a stop, and the page cache has all that it wrote.
 
         When this returns, everything replayed is on stable storage, outside of the old journal. On
         a full disk, or if it takes more than ``LEDGERS_AT_START_MAX`` index files, a part may be in
@@ -196,7 +192,7 @@ class BookieStorage:
         for one in self.directories:
             with self.guard(one.path, "open"):
                 entry_count += one.find_unjournaled(self.is_deleted)
-        self._note_broken_promises(replayer.promised)
+        replayer.note_losses(self.directories, was_killed=was_killed)
         checkpoint = self.begin_checkpoint()
         if checkpoint.ledger_count <= LEDGERS_AT_START_MAX:
             with suppress(NoSpaceError):  # the journal has all of it, synced
@@ -349,24 +345,6 @@ class BookieStorage:
             one.cache.end_flush(flush.flush)
 
     # ------------------------------------------------------------------ private
-
-    def _note_broken_promises(self, promised: Promised) -> None:
-        """Put ledgers in limbo that lack entries which only the entry logs had, synced."""
-
-        def index_of(ledger_id: int) -> IndexHandle | None:
-            is_here = not self.is_deleted(ledger_id) and self.homes.info(ledger_id) is not None
-            return self.homes.ledger(ledger_id).index if is_here else None
-
-        lost = list(promised.lost(index_of))
-        if lost:
-            self.limbo.note_lost_indexes(LedgerRanges().with_ids(lost))
-            LOG.error(
-                "storage.synced_entries_lost",
-                "%(ledger_count)d ledgers, %(ledger_id)d among them, lack entries that were synced "
-                "in entry logs: these ledgers are in limbo until they are compared with peers",
-                ledger_count=len(lost),
-                ledger_id=lost[0],
-            )
 
     def _positions(self) -> tuple[JournalPosition, ...]:
         """Return where replay begins in each journal, by number: all directories are past it."""

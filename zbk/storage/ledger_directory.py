@@ -16,11 +16,12 @@ Source: the seed, section Data management; BookKeeper's ``InterleavedLedgerStora
 all directories.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 
 import msgspec
 
+from zbk.durability.level import level_of
 from zbk.durability.limbo import LossReason
 from zbk.errors import (
     BookieError,
@@ -205,6 +206,20 @@ class LedgerDirectory:
             known_sizes=self._indexed_sizes,
             is_deleted=is_deleted,
         ).run()
+
+    def unjournaled_ledgers(self) -> Iterator[int]:
+        """Yield the ledgers whose entries only entry logs have until a checkpoint.
+
+        One whose header is damaged is left out: a read of it fails.
+
+        Raises:
+            OSError: reading failed.
+        """
+        for ledger_id in self.cache.ledgers():
+            with suppress(CorruptRecordError):
+                info = self.cache.info(ledger_id)
+                if info is not None and not level_of(info.ledger_type).is_journaled:
+                    yield ledger_id
 
     def _remove_short(self, lost: LostFiles, limbo: LimboFile) -> None:
         """Remove index files that end inside their header: they have no content."""

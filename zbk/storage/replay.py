@@ -10,13 +10,16 @@ Threads: the owner's, once, before the bookie serves.
 Source: BookKeeper's ``BookieImpl.readJournal``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, assert_never
 
+from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, InvalidOptionError
 from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.directory.limbo import LimboFile
+from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
@@ -31,6 +34,9 @@ from zbk.storage.ledger_homes import LedgerHomes
 from zbk.storage.stored_ledger import Presence, StoredLedger
 from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.storage.unjournaled import Promised
+from zbk.system.event_log import EventLog
+
+LOG = EventLog(__name__)
 
 GROUP_COUNT_MAX: Final = 512  # batches stored together
 GROUP_SIZE_MAX: Final = 4 * 1024 * 1024  # bytes of them, and one more batch
@@ -72,6 +78,7 @@ class Replayer:
         self.entry_count = 0  # stored again
         self.orphan_count = 0  # records of ledgers that the bookie does not have
         self.promised = Promised()  # entries that only the entry logs have
+        self._keyed: set[int] = set()  # ledgers whose key records were applied
         self._known: dict[int, StoredLedger] = {}  # none of them goes meanwhile
         self._waiting: list[EntryBatch] = []
         self._waiting_size = 0
@@ -86,6 +93,7 @@ class Replayer:
                 if self._is_deleted(ledger_id):
                     self.orphan_count += 1
                 else:
+                    self._keyed.add(ledger_id)
                     self._set_key(ledger_id, ledger_key, ledger_type)
             case EntriesRecord(batch):
                 ledger = self._find(batch.ledger_id)
@@ -115,6 +123,65 @@ class Replayer:
             self._waiting_size = 0
             self._waiting_until.clear()
             add_batches(self._homes, waiting)
+
+    def note_losses(self, directories: Iterable[LedgerDirectory], *, was_killed: bool) -> None:
+        """Put ledgers in limbo that may lack entries which only entry logs had.
+
+        Comes after the scan of the logs. If a log is lost, no index may know what it had of ledgers
+        that bypass the journal. Nothing knows of a log that is younger than the last checkpoint,
+        but a ledger that lacks what the journal shows has lost one: entries that were synced; or,
+        ``was_killed``, all of them, if the journal has the key, which follows the first entry.
+
+        Raises:
+            StorageFailedError: it could not be written; ``NoSpaceError`` among them.
+        """
+        broken = list(self.promised.lost(self._index_of))
+        if broken:
+            LOG.error(
+                "storage.synced_entries_lost",
+                "%(ledger_count)d ledgers, %(ledger_id)d among them, lack entries that were synced "
+                "in entry logs: these ledgers are in limbo until they are compared with peers",
+                ledger_count=len(broken),
+                ledger_id=broken[0],
+            )
+        evidence = [*broken, *filter(self._has_lost_all, self._keyed if was_killed else ())]
+        homes = {self._homes.ledger(one).home.path for one in evidence}
+        doubtful = {
+            ledger_id
+            for one in directories
+            if one.scrub.lost_logs or one.path in homes
+            for ledger_id in one.unjournaled_ledgers()
+            if not self._is_deleted(ledger_id)
+        }
+        if more := sorted(doubtful.difference(broken)):
+            LOG.error(
+                "storage.unindexed_entries_lost",
+                "%(ledger_count)d ledgers, %(ledger_id)d among them, bypass the journal, and entry "
+                "logs that are lost may have had entries of them which no index has: these ledgers "
+                "are in limbo until they are compared with peers",
+                ledger_count=len(more),
+                ledger_id=more[0],
+            )
+        if broken or more:
+            self._limbo.note_lost_indexes(LedgerRanges().with_ids([*broken, *more]))
+
+    def _has_lost_all(self, ledger_id: int) -> bool:
+        """Return whether a ledger that bypasses the journal had entries, and nothing is left.
+
+        A fence or a LAC may be the first of a ledger as well. One in limbo is in doubt anyway.
+        """
+        info = None if self._is_deleted(ledger_id) else self._homes.info(ledger_id)
+        return (
+            info is not None
+            and not level_of(info.ledger_type).is_journaled
+            and (info.last_entry_id, info.explicit_lac) == (NO_ENTRY, NO_ENTRY)
+            and not info.is_fenced
+            and not self._limbo.limbo.is_miss_unknown(ledger_id, info.ledger_type)
+        )
+
+    def _index_of(self, ledger_id: int) -> IndexHandle | None:
+        is_here = not self._is_deleted(ledger_id) and self._homes.info(ledger_id) is not None
+        return self._homes.ledger(ledger_id).index if is_here else None
 
     def _find(self, ledger_id: int) -> StoredLedger | None:
         """Return a ledger; ``None``, and count an orphan, if the bookie does not have it."""

@@ -44,6 +44,8 @@ class Losses:
         self._boot_id = boot_id
         self._lock = threading.Lock()
         self._is_recheck_over = False
+        self.was_killed = False
+        """True when the process before was killed in this boot: the disk shows all it wrote."""
         self.unchecked_count: int | None = None  # ledgers that are not cleared; None: not known yet
 
     def find(self, next_ledger_id: Callable[[], int], *, is_wiped_on_purpose: bool) -> None:
@@ -153,6 +155,7 @@ class Losses:
         self._file.load()
         if serving.is_loss_possible(self._files, self._file.directory, self._boot_id):
             self._note(LossReason.UNCLEAN_STOP, next_ledger_id())
+        self.was_killed = serving.was_killed(self._files, self._file.directory, self._boot_id)
         wiped = [one for one in self._ledger_dirs if unfinished.was_wiped(self._files, one)]
         if wiped and is_wiped_on_purpose:
             self._note(LossReason.WIPED, next_ledger_id())

@@ -271,7 +271,7 @@ class Bookie:
             settle(self._files, self.config, note, losses, next_ledger_id)
             losses.find_lost_files(storage.owner, next_ledger_id)
             losses.begin_serving()
-            replayed = storage.open(partial(secret_of, ledgers))
+            replayed = storage.open(partial(secret_of, ledgers), was_killed=losses.was_killed)
         except ZbkError:
             storage.close()
             raise

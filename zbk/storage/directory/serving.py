@@ -47,5 +47,11 @@ def is_loss_possible(files: FileSystem, directory: str, boot_id: str) -> bool:
     return content is not None and (not boot_id or content != _content(boot_id))
 
 
+def was_killed(files: FileSystem, directory: str, boot_id: str) -> bool:
+    """Return whether a bookie of this boot did not stop in good order: all it wrote is here."""
+    is_noted = files.exists(f"{directory}/{SERVING_NAME}")
+    return is_noted and not is_loss_possible(files, directory, boot_id)
+
+
 def _content(boot_id: str) -> bytes:
     return f"{_FIRST_LINE}\n{boot_id}\n".encode()

@@ -26,24 +26,28 @@ def test_golden_text(disk: SimulatedDisk) -> None:
 
 def test_a_directory_without_the_note_lost_nothing(disk: SimulatedDisk) -> None:
     assert not serving.is_loss_possible(disk, "/l", "boot-1")
+    assert not serving.was_killed(disk, "/l", "boot-1")
 
 
 def test_a_process_that_was_killed_lost_nothing_of_the_page_cache(disk: SimulatedDisk) -> None:
     serving.begin(disk, "/l", "boot-1")
 
     assert not serving.is_loss_possible(disk.process_crash(), "/l", "boot-1")
+    assert serving.was_killed(disk, "/l", "boot-1")
 
 
 def test_in_another_boot_something_may_be_lost(disk: SimulatedDisk) -> None:
     serving.begin(disk, "/l", "boot-1")
 
     assert serving.is_loss_possible(disk.crash(Random(1)), "/l", "boot-2")
+    assert not serving.was_killed(disk, "/l", "boot-2")
 
 
 def test_where_the_boot_is_not_known_something_may_always_be_lost(disk: SimulatedDisk) -> None:
     serving.begin(disk, "/l", "")
 
     assert serving.is_loss_possible(disk, "/l", "")
+    assert not serving.was_killed(disk, "/l", "")
 
 
 def test_after_a_clean_stop_nothing_is_lost(disk: SimulatedDisk) -> None:
@@ -51,6 +55,7 @@ def test_after_a_clean_stop_nothing_is_lost(disk: SimulatedDisk) -> None:
     serving.end(disk, "/l")
 
     assert not serving.is_loss_possible(disk.crash(Random(1)), "/l", "boot-2")
+    assert not serving.was_killed(disk, "/l", "boot-2")
 
 
 def test_after_a_failed_write_something_may_be_lost_in_the_same_boot(disk: SimulatedDisk) -> None:
