@@ -18,7 +18,10 @@ deny. So a bookie that may have lost an entry answers neither yes nor no: *unkno
     DIRECTORY_LOST   all             the same
     INDEX_LOST       its *scope*:    the same
                      those whose
-                     index is gone
+                     index is gone,
+                     and with entry
+                     logs those past
+                     the journal
 
 The bookie answers for data that it has as usual. It also accepts fences and makes them durable as
 usual: from then on it refuses adds of the ledger's writer, which is the whole promise of a fence.

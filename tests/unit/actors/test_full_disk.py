@@ -10,6 +10,7 @@ from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import LEDGER_ID, World, add, batch, read, read_lac, write_lac
 from zbk.actors.messages import Answered, AskStorage, EndCheckpoint
 from zbk.actors.serve.journal import JournalActor, NoteSynced
+from zbk.actors.serve.journal_times import NONE
 from zbk.actors.serve.sync_queue import AppendGroup, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
@@ -209,6 +210,7 @@ class Writer:
             stop_bookie=world.failures.append,
         )
         self._queue = queue
+        self.times = queue.times
 
     def tell(self, message: object) -> None:
         self.sent.append(message)
@@ -222,6 +224,23 @@ class Writer:
 
     def answers(self, kind: type) -> list[object]:
         return [one for one in self.sent if isinstance(one, kind)]
+
+
+def test_each_write_of_groups_that_only_fit_singly_is_observed() -> None:
+    world, disk = full_bookie(left_size=100_000)
+    writer = Writer(world)
+    world.say(*add(batch(1, [b"b"])))
+    world.say(read_lac(is_fencing=True))
+    disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="journal") for _ in range(3)]
+    first, second = world.groups[-2:]
+    writer.say(first)
+    observed = writer.times.keep()
+
+    writer.say(second)  # both do not fit at once
+
+    assert disk.faults == []
+    assert sum(row[2] != NONE for row in observed.rows) == 2
+    assert len(writer.answers(LacAnswer)) == 1
 
 
 def test_groups_without_space_wait_in_order_and_their_adds_are_refused() -> None:
