@@ -53,7 +53,7 @@ class Executor:
         self._is_busy = False
 
     def submit(self, step: Callable[[], Any], done: Done) -> None:
-        """Take a step after those that were submitted before, and pass on what came of it."""
+        """Queue a step after those that were submitted before; ``done`` gets its result."""
         self._waiting.append((step, done))
         if not self._is_busy:
             self._take_next()

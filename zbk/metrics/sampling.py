@@ -5,10 +5,8 @@ memory that nothing else has touched for a while. So frequent events are sampled
 favors neither slow nor quick ones. Each one that is timed stands for those since the one before.
 
 >>> sampling = Sampling()
->>> sampling.is_due  # the next event is timed, and stands for itself
-True
->>> sampling.share
-1
+>>> sampling.left_count, sampling.share  # the next event is timed, and stands for itself
+(1, 1)
 >>> sampling.timed(now_us=5_000)
 """
 
@@ -29,8 +27,8 @@ FREQUENT_COUNT: Final = 64
 class Sampling:
     """The rule for one kind of events. One thread.
 
-    An event that is due is timed: it stands for ``share`` of them. Each other one takes one from
-    ``left_count``.
+    An event is timed if ``left_count`` is 1: it stands for ``share`` of them. Each other one takes
+    one from ``left_count``. Where events pass, both is done without a call.
     """
 
     __slots__ = ("_frequent_count", "_shares", "_timed_us", "left_count", "share")
@@ -41,13 +39,8 @@ class Sampling:
         self._frequent_count = 0
         self._shares = cycle(SHARES)
 
-    @property
-    def is_due(self) -> bool:
-        """True when the next event is to be timed."""
-        return self.left_count == 1
-
     def timed(self, now_us: int) -> None:
-        """Record when the event that was due came, and decide which one is the next."""
+        """Record when an event that was timed came, and decide which one is the next."""
         is_rare = now_us - self._timed_us > RARE_US * self.share
         self._frequent_count = 0 if is_rare else self._frequent_count + 1
         self._timed_us = now_us

@@ -21,7 +21,7 @@ _OPERATION_OF: Final[dict[type[Message], str]] = {
 class RequestTimes(Sampling):
     """How long requests took. The pool's thread counts, any thread may read.
 
-    Who has an answer takes one from ``left_count``, or calls ``count`` if it is due.
+    A connection takes one from ``left_count`` for an answer, or calls ``count`` if that is 1.
     """
 
     __slots__ = ("_counts",)

@@ -226,12 +226,17 @@ class Writer:
         return [one for one in self.sent if isinstance(one, kind)]
 
 
-def test_each_write_of_groups_that_only_fit_singly_is_observed() -> None:
+def add_and_fence(fault_count: int) -> tuple[World, SimulatedDisk, Writer]:
+    """Return an add and a fence as the last groups; so many writes to the journal find it full."""
     world, disk = full_bookie(left_size=100_000)
-    writer = Writer(world)
     world.say(*add(batch(1, [b"b"])))
     world.say(read_lac(is_fencing=True))
-    disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="journal") for _ in range(3)]
+    disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="journal") for _ in range(fault_count)]
+    return world, disk, Writer(world)
+
+
+def test_each_write_of_groups_that_only_fit_singly_is_observed() -> None:
+    world, disk, writer = add_and_fence(3)
     first, second = world.groups[-2:]
     writer.say(first)
     observed = writer.times.keep()
@@ -244,11 +249,7 @@ def test_each_write_of_groups_that_only_fit_singly_is_observed() -> None:
 
 
 def test_groups_without_space_wait_in_order_and_their_adds_are_refused() -> None:
-    world, disk = full_bookie(left_size=100_000)
-    writer = Writer(world)
-    world.say(*add(batch(1, [b"b"])))
-    world.say(read_lac(is_fencing=True))
-    disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="journal") for _ in range(4)]
+    world, disk, writer = add_and_fence(4)
     for group in world.groups[-2:]:
         writer.say(group)
     assert len(writer.answers(Refused)) == 1

@@ -10,11 +10,12 @@ from zbk.metrics.sampling import FREQUENT_COUNT, RARE_US, SHARES, Sampling
 
 
 def stood_for(sampling: Sampling, times_us: Iterable[int]) -> list[int]:
-    """Let events come; return for each for how many it stands: 0 if it is not timed."""
+    """Return for how many each of some events stands: 0 if it is not timed."""
     found = []
     for now_us in times_us:
-        found.append(sampling.share if sampling.is_due else 0)
-        if sampling.is_due:
+        is_timed = sampling.left_count == 1
+        found.append(sampling.share if is_timed else 0)
+        if is_timed:
             sampling.timed(now_us)
         else:
             sampling.left_count -= 1

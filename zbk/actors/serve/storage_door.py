@@ -27,7 +27,7 @@ class Requests(msgspec.Struct, frozen=True):
 
     batch: list[Inbound]
     received_us: int = 0  # or ``UNTIMED``
-    lone_count: int = 1  # of lone requests, for how many these stand in metrics
+    lone_count: int = 1  # of lone requests, for how many these stand in metrics if they are timed
 
 
 class RequestsWait(msgspec.Struct, frozen=True):
@@ -53,20 +53,18 @@ class StorageDoor(Door):
 
         The front's thread.
         """
-        sampling, received_us = self._sampling, UNTIMED
-        is_timed = sampling.left_count == 1  # ``is_due``, without a call
-        if is_timed:
-            received_us = monotonic_ns() // 1_000
+        sampling = self._sampling
+        is_timed = sampling.left_count == 1
+        received_us = monotonic_ns() // 1_000 if is_timed else UNTIMED
         is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
-        if is_small and self.queue.may_pass(batch):
-            share = sampling.share if is_timed else 1
-            if self.hand(Requests(batch, received_us, share)):
-                if is_timed:
-                    sampling.timed(received_us)
-                else:
-                    sampling.left_count -= 1
-                return
-        if received_us == UNTIMED:
+        requests = Requests(batch, received_us, sampling.share)
+        if is_small and self.queue.may_pass(batch) and self.hand(requests):
+            if is_timed:
+                sampling.timed(received_us)
+            else:
+                sampling.left_count -= 1
+            return
+        if not is_timed:
             received_us = monotonic_ns() // 1_000
         if self.queue.put(batch, received_us):
             with suppress(pykka.ActorDeadError):  # the bookie stops

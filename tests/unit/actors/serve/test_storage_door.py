@@ -1,9 +1,14 @@
 """Which requests the front's thread serves itself, in the turn of an idle storage actor."""
 
+from itertools import count
+
 import pykka
 import pytest
 
+from zbk.actors.serve import storage_door
+from zbk.actors.serve.journal_times import UNTIMED
 from zbk.actors.serve.storage_door import LENT_SIZE_MAX, Requests, RequestsWait, StorageDoor
+from zbk.metrics.sampling import FREQUENT_COUNT, SHARES
 from zbk.system.direct_inbox import DirectInbox
 from zbk.transport.inbound import Inbound
 from zbk.wire.messages import Ping
@@ -83,3 +88,47 @@ def test_what_comes_after_the_actor_has_stopped_is_dropped() -> None:
     door.receive(requests(1))
 
     assert storage.told == []
+
+
+@pytest.fixture
+def _frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each reading of the clock a millisecond later."""
+    monkeypatch.setattr(storage_door, "monotonic_ns", count(10**9, 10**6).__next__)
+
+
+@pytest.mark.usefixtures("_frequent")
+def test_of_frequent_batches_some_are_timed_and_stand_for_all() -> None:
+    door, storage = StorageDoor(), FakeStorage()
+    door.actor = storage
+    every_count = FREQUENT_COUNT + 1 + 3 * sum(SHARES)
+    for _ in range(every_count):
+        door.receive(requests(1))
+
+    timed = [one for one in storage.here if isinstance(one, Requests) and one.received_us > 0]
+    assert len(storage.here) == every_count
+    assert len(timed) == FREQUENT_COUNT + 1 + 3 * len(SHARES)
+    assert sum(one.lone_count for one in timed) == every_count
+
+
+@pytest.mark.usefixtures("_frequent")
+def test_a_batch_that_waits_is_timed_and_takes_the_turn_of_no_other() -> None:
+    """Its time decides what is fair. Those that were served at once are stood for all the same."""
+    door, storage = StorageDoor(), FakeStorage()
+    door.actor = storage
+    for _ in range(FREQUENT_COUNT + 2):  # the last one is not timed
+        door.receive(requests(1))
+    last = storage.here[-1]
+    assert isinstance(last, Requests)
+    assert last.received_us == UNTIMED
+
+    storage.is_idle = False
+    for _ in range(20):
+        door.receive(requests(1))
+        assert door.queue.take(0, 0).received_us > 0
+    storage.is_idle = True
+    before_count = len(storage.here)
+    for _ in range(SHARES[0] - 1):
+        door.receive(requests(1))
+
+    times = [one.received_us for one in storage.here[before_count:] if isinstance(one, Requests)]
+    assert [one == UNTIMED for one in times] == [True] * (SHARES[0] - 2) + [False]
