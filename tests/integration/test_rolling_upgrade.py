@@ -12,7 +12,7 @@ import pytest
 import zbk
 from tests.integration.test_thousand_ledgers import Chain, check_whole, wait_for_more
 from zbk.cluster.local import LocalCluster
-from zbk.transport import connection
+from zbk.transport import events
 from zbk.wire import codec
 from zbk.wire.messages import VERSION_MIN, AnswerBundle, Bundle, Hello, Message
 
@@ -83,7 +83,7 @@ def test_bookies_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "Hello", partial(Hello, version_max=VERSION_MIN))
+        patch.setattr(events, "Hello", partial(Hello, version_max=VERSION_MIN))
         with connect(cluster) as old:
             chains = [Chain(one) for one in old.create_ledgers(LEDGER_COUNT)]
             for index in range(BOOKIE_COUNT):

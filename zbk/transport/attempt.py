@@ -5,9 +5,16 @@ from enum import Enum
 import msgspec
 import zmq
 
-from zbk.errors import BookieUnavailableError, KeyRefusedError, SecurityMismatchError
+from zbk.errors import (
+    BookieUnavailableError,
+    KeyRefusedError,
+    RequestTimeoutError,
+    SecurityMismatchError,
+    WrongBookieError,
+)
 from zbk.security.credentials import Credentials, Door
 from zbk.transport.key_guard import refusal_of
+from zbk.wire.messages import Message
 
 
 class State(Enum):
@@ -32,15 +39,13 @@ class Attempt(msgspec.Struct, frozen=True):
         """Where it leads."""
         return self.door.address
 
-    def error_of(
-        self, event: int, *, was_shaken: bool, was_ready: bool, is_late: bool
-    ) -> BookieUnavailableError:
-        """Return the error of a life that ended with an event of ZeroMQ.
+    def error_of(self, event: int, state: State, *, is_late: bool) -> BookieUnavailableError:
+        """Return the error of a life that ended in a state, with an event of ZeroMQ.
 
-        ``was_shaken``: ZeroMQ's handshake was over. ``was_ready``: the bookie had answered HELLO.
         ``is_late``: the time to connect was over.
         """
-        is_foreign = event == zmq.EVENT_DISCONNECTED and not was_shaken  # it broke the protocol
+        # it broke the protocol of ZeroMQ
+        is_foreign = event == zmq.EVENT_DISCONNECTED and state is State.CONNECTING
         is_failed = is_foreign or event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
         where, pair = self.address, self.credentials.pair
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
@@ -57,7 +62,7 @@ class Attempt(msgspec.Struct, frozen=True):
                 "or ZBK_KEY"
             )
             return SecurityMismatchError(self.bookie_id, reason)
-        if was_ready:
+        if state is State.READY:
             reason = f"the connection to {where} was lost"
         elif is_late:  # libzmq's time-out, not a refusal
             return self.unanswered()
@@ -66,6 +71,21 @@ class Attempt(msgspec.Struct, frozen=True):
         else:
             reason = f"{where} closed the connection before it answered"
         return BookieUnavailableError(self.bookie_id, reason)
+
+    def late(self, kind: type[Message], timeout_ms: int) -> RequestTimeoutError:
+        """Return the error of a request that was handed over, and was not answered in time."""
+        what = f"{kind.__name__} to bookie {self.bookie_id} at {self.address}"
+        return RequestTimeoutError(what, timeout_ms / 1000)
+
+    def silent(self, silent_ms: int) -> BookieUnavailableError:
+        """Return the error of a life that ends because no answer at all comes."""
+        reason = f"{self.address} has answered nothing for {silent_ms / 1000:g} s"
+        return BookieUnavailableError(self.bookie_id, reason)
+
+    def restarted(self, before: int, after: int) -> WrongBookieError:
+        """Return the error of a life in which the bookie's incarnation changed."""
+        reason = f"incarnation {before} of bookie {self.bookie_id} has become {after}"
+        return WrongBookieError(reason)
 
     def unanswered(self) -> BookieUnavailableError:
         """Return the error of an attempt that got no answer in time."""

@@ -25,7 +25,6 @@ from zbk.errors import (
     BusyError,
     HelloRequiredError,
     MalformedMessageError,
-    RequestTimeoutError,
     SecurityMismatchError,
     TooManyOpenFilesError,
     WrongBookieError,
@@ -44,7 +43,7 @@ from zbk.transport.pool import Pool
 from zbk.transport.reconnects import Reconnects
 from zbk.transport.request_queue import WAITING_SIZE_MAX, RequestQueue
 from zbk.wire import codec
-from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Refused
+from zbk.wire.messages import Answer, AnswerBundle, HelloAnswer, Refused
 
 DRAIN_COUNT_MAX: Final = 256
 SEND_RETRY_MS: Final = 20
@@ -107,7 +106,8 @@ class Connection:
         """Send a request at the end of this turn, keep it for later, or fail it."""
         self.used_ms = now_ms
         if self.state is State.IDLE:
-            if self._tries.recent_error(now_ms) is None:
+            if outgoing.needs_own_try or self._tries.recent_error(now_ms) is None:
+                outgoing.needs_own_try = False
                 self._connect(now_ms)
             if self.state is State.IDLE:
                 assert self._tries.last_error is not None, "connect leaves a reason"
@@ -162,21 +162,11 @@ class Connection:
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._greet(now_ms)
             else:
-                error = self._life.error_of(
-                    event,
-                    was_shaken=self.state is not State.CONNECTING,
-                    was_ready=self.state is State.READY,
-                    is_late=now_ms >= self._deadline_ms - TIMEOUT_SLACK_MS,
-                )
-                self.lose(error, now_ms)
+                is_late = self._is_late(now_ms)
+                self.lose(self._life.error_of(event, self.state, is_late=is_late), now_ms)
 
     def _greet(self, now_ms: int) -> None:
-        hello = Hello(
-            request_id=self._pool.next_request_id(),
-            instance_id=self._pool.options.instance_id,
-            bookie_id=self.bookie_id,
-            software=self._pool.options.software,
-        )
+        hello = self._pool.options.hello(self._pool.next_request_id(), self.bookie_id)
         self.state = State.GREETING
         self._hello_id = hello.request_id
         self._deadline_ms = now_ms + self._pool.options.connect_timeout_ms
@@ -203,11 +193,7 @@ class Connection:
     def _on_hello_again(self, before: HelloAnswer, hello: HelloAnswer, now_ms: int) -> None:
         """Repeat what was refused: the bookie had only forgotten the connection."""
         if hello.incarnation != before.incarnation:
-            reason = (
-                f"incarnation {before.incarnation} of bookie {self.bookie_id} "
-                f"has become {hello.incarnation}"
-            )
-            self.lose(WrongBookieError(reason), now_ms)
+            self.lose(self._life.restarted(before.incarnation, hello.incarnation), now_ms)
             return
         self._requests.repeat_refused()
 
@@ -217,18 +203,29 @@ class Connection:
         return BookieUp(self.bookie_id, hello.incarnation, hello.entry_size_max, key, hello.version)
 
     def lose(self, error: ZbkError, now_ms: int) -> None:
-        """End this life of the connection, fail its requests, and plan the next try."""
+        """End this life of the connection, fail its requests, and plan the next try.
+
+        A try that failed before its time-out is repeated at once for those that need their own.
+        """
+        was_ready, again = self._hello is not None, list[Outgoing]()
         self.close_socket()
         self.state = State.IDLE
-        self._hello = None
         self._tries.lost(error, now_ms)
-        failed = self._requests.take_all()
+        for outgoing in self._requests.take_all():
+            if was_ready or not outgoing.needs_own_try or self._is_late(now_ms):
+                self._fail(outgoing, error)
+            else:
+                again.append(outgoing)
         self._is_stuffed = False
         self._pool.look_at(self.due_ms)
-        for outgoing in failed:
-            self._fail(outgoing, error)
         for sink, key in self.subscribers:
             self._pool.post(sink, BookieDown(self.bookie_id, error, key))
+        for outgoing in again:
+            self.enqueue(outgoing, now_ms)
+            outgoing.needs_own_try = False
+
+    def _is_late(self, now_ms: int) -> bool:
+        return now_ms >= self._deadline_ms - TIMEOUT_SLACK_MS
 
     def close_socket(self) -> None:
         """Close the socket of this life."""
@@ -381,13 +378,10 @@ class Connection:
             self._receive(len(self._outstanding), now_ms)  # an answer that has come is not late
         late = self._outstanding.take_late(now_ms) if self.state is State.READY else []
         for outgoing in late:
-            name, timeout_s = type(outgoing.request).__name__, outgoing.timeout_ms / 1000
-            what = f"{name} to bookie {self.bookie_id} at {self._life.address}"
-            self._fail(outgoing, RequestTimeoutError(what, timeout_s))
+            self._fail(outgoing, self._life.late(type(outgoing.request), outgoing.timeout_ms))
         silent_ms = max((outgoing.timeout_ms for outgoing in late), default=0)
         if late and (self.state is not State.READY or now_ms - self._heard_ms >= silent_ms):
-            reason = f"{self._life.address} has answered nothing for {silent_ms / 1000:g} s"
-            self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
+            self.lose(self._life.silent(silent_ms), now_ms)
 
     def _fail(self, outgoing: Outgoing, error: ZbkError) -> None:
         self._pool.counts.failed(outgoing.request)

@@ -7,7 +7,7 @@ import msgspec
 from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.security.credentials import ANONYMOUS, Credentials
 from zbk.transport.frames import Frame
-from zbk.wire.messages import Answer, Message
+from zbk.wire.messages import Answer, Hello, Message
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -69,6 +69,7 @@ class Outgoing(msgspec.Struct, gc=False):
     handed_ms: int = 0  # when it was handed to the bookie; the connection writes this and the rest
     refused_count: int = 0  # for want of a HELLO
     is_large: bool = False  # it is in the large lane (``zbk.transport.request_queue``)
+    needs_own_try: bool = False  # the failure of a try that began before it is no answer to it
 
     @property
     def ledger_id(self) -> int | None:
@@ -85,3 +86,12 @@ class DealerOptions(msgspec.Struct, frozen=True):
     idle_ms: int = 60_000  # after which an unused connection is closed
     spin_us: int = 0  # of busy polling after each event, before the thread sleeps
     credentials: Credentials = ANONYMOUS
+
+    def hello(self, request_id: int, bookie_id: str) -> Hello:
+        """Return the first message to a bookie."""
+        return Hello(
+            request_id=request_id,
+            instance_id=self.instance_id,
+            bookie_id=bookie_id,
+            software=self.software,
+        )

@@ -139,4 +139,6 @@ class RequestQueue:
         for lane in (self._refused, self._repeated, self._small, self._large):
             lane.clear()
         self._waiting_size, self._admitted = 0, None
+        for outgoing in waiting:
+            outgoing.is_large = False
         return taken

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.bookie_here import ONE, BookieHere
 from zbk.client.api import Client
-from zbk.transport import connection, greeting
+from zbk.transport import events, greeting
 from zbk.wire import codec
 from zbk.wire.messages import VERSION_MIN, AnswerBundle, Bundle, Hello, Message
 
@@ -55,7 +55,7 @@ def test_both_of_version_3(world: BookieHere, bundles: list[Message]) -> None:
 def test_a_client_of_version_2(
     world: BookieHere, bundles: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "Hello", partial(Hello, version_max=VERSION_MIN))
+    monkeypatch.setattr(events, "Hello", partial(Hello, version_max=VERSION_MIN))
     with world.connect() as client:
         use(client)
     assert not bundles
@@ -79,7 +79,7 @@ def test_an_upgrade_while_ledgers_are_written(
         if first == "client":  # is upgraded first: the bookie is the old one
             patch.setattr(greeting, "VERSION_MAX", VERSION_MIN)
         else:
-            patch.setattr(connection, "Hello", partial(Hello, version_max=VERSION_MIN))
+            patch.setattr(events, "Hello", partial(Hello, version_max=VERSION_MIN))
         before = world.connect()
         use(before)
         assert not bundles

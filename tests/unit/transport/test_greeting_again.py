@@ -142,6 +142,32 @@ def test_a_second_greeting_that_is_not_answered_ends_the_connection_in_time() ->
         client.close()
 
 
+def test_what_the_bookie_may_have_done_is_not_repeated_when_a_second_greeting_fails() -> None:
+    """A request that needs its own try is repeated only if no connection had carried it."""
+    greetings = iter([True])
+
+    def refusing(message: Message) -> list[Answer]:
+        if not isinstance(message, Hello):
+            return [] if message.request_id == 2 else [hello_required(message)]
+        if next(greetings, False):
+            return [greeted(message)]
+        return [codec.refusal(message.request_id, 1, WrongBookieError("another one"))]
+
+    inbox, client = Inbox(), pool()
+    with ScriptedBookie(refusing) as bookie:
+        client.set_addresses({BOOKIE_ID: bookie.endpoint})
+        for key in ("done", "refused"):
+            request = outgoing(inbox, key)
+            request.needs_own_try = True
+            client.request(request)
+        inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == "refused")
+        client.close()
+
+    outcomes = [one.outcome for one in inbox.news if isinstance(one, Reply)]
+    assert [type(one) for one in outcomes] == [WrongBookieError] * 2
+    assert len(bookie.seen) == 4, "two greetings, and each request once"
+
+
 def outcome_in(inbox: Inbox) -> object:
     reply = inbox.wait_for_kind(Reply)
     assert isinstance(reply, Reply)

@@ -51,10 +51,12 @@ class Requests:
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
         """Send one request; its reply goes into ``box`` under ``key``.
 
-        ``wait_ms``: the bookie may wait so long before it answers.
+        ``wait_ms``: the bookie may wait so long before it answers. ``needs_own_try``: as in
+        ``Outgoing``; a request that has another bookie to turn to fails at once instead.
         """
         self._pool.request(
             Outgoing(
@@ -65,6 +67,7 @@ class Requests:
                 key=key,
                 timeout_ms=self._timeout_ms + wait_ms,
                 size=REQUEST_OVERHEAD_SIZE + sum(map(len, frames)),
+                needs_own_try=needs_own_try,
             )
         )
 
@@ -94,11 +97,14 @@ class Requests:
         return self.ask_each(dict.fromkeys(bookie_ids, (request, frames)))
 
     def ask_each(self, built: Mapping[str, tuple[Message, tuple[bytes, ...]]]) -> dict[str, Reply]:
-        """Send each bookie its request and wait for all replies. As ``ask``."""
+        """Send each bookie its request and wait for all replies. As ``ask``.
+
+        A bookie that has just come back answers: an older failure to connect counts for nothing.
+        """
         started_s = monotonic_s()
         box = ReplyBox()
         for bookie_id, (request, frames) in built.items():
-            self.send(bookie_id, request, frames, box, bookie_id)
+            self.send(bookie_id, request, frames, box, bookie_id, needs_own_try=True)
         replies: dict[str, Reply] = {}
         while len(replies) < len(built):
             reply = box.next(wait_s())

@@ -62,7 +62,7 @@ def ask_bookies(
         request, frames = info_request(
             one[0], first_entry_id, is_at_once=True, stripe=stripes.get(one)
         )
-        requests.send(one[1], request, frames, box, one)
+        requests.send(one[1], request, frames, box, one, needs_own_try=True)
     deadline_s = monotonic_s() + timeout_s
     answers: dict[Asked, LedgerInfo | ZbkError] = {}
     while len(answers) < len(asked):
