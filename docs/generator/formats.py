@@ -24,6 +24,7 @@ FILES: Final = {
     "Extents of an index file": "zbk.storage.index.page_extents",
     "Flush file": "zbk.storage.index.flush_file",
     "Census": "zbk.storage.index.census",
+    "New entry logs": "zbk.storage.entry_logs.new_logs",
     "Deleted ledgers": "zbk.storage.index.deleted_ledgers",
     "Note of a compaction": "zbk.storage.gc.compaction_note",
     "Limbo": "zbk.storage.directory.limbo",

@@ -1,6 +1,6 @@
 """The wrong methods about bypass ledgers that ``tests.simulation.defects`` puts in."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from zbk.actors.serve.add_requests import stripe_of
 from zbk.actors.serve.log_sync import LogSyncActor
@@ -8,6 +8,7 @@ from zbk.actors.serve.log_syncs import LogsSynced, LogSyncs, SyncLogs, UnsyncedE
 from zbk.actors.serve.turn import Turn
 from zbk.storage.entry_logs.entry_log import EntryLogs
 from zbk.storage.entry_logs.log_sync import FileSync, LogSync
+from zbk.storage.entry_logs.new_logs import NewLogs
 from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.storage.unjournaled import UnjournaledScan
@@ -23,6 +24,10 @@ def syncs_nothing(self: LogSyncActor, message: SyncLogs) -> None:
 def doubts_none(_self: LedgerDirectory) -> Iterator[int]:
     """Y8: where a log is lost, only ledgers that the journal shows to lack entries are in doubt."""
     return iter(())
+
+
+def notes_nothing(_self: NewLogs, _log_id: int, _ledger_id: int, _marked_id: int) -> None:
+    """Y9: until a checkpoint, nothing but the entry logs themselves shows which there are."""
 
 
 def finds_nothing(_self: UnjournaledScan) -> int:
@@ -72,9 +77,9 @@ def leaves_own_logs_out(self: EntryLogs, log_ids: Collection[int] | None = None)
 _create = OpenLog.create
 
 
-def makes_no_durable_name(self: OpenLog, owner: bytes) -> None:
+def makes_no_durable_name(self: OpenLog, owner: bytes, note: Callable[[], None]) -> None:
     """Y7: the bytes of a new log are synced, and its name is not."""
-    _create(self, owner)
+    _create(self, owner, note)
     self._is_name_new = False
 
 

@@ -47,6 +47,7 @@ class SimulatedRequests(Requests):
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
         assert isinstance(request, WatchLacs | ReadLac)
         self._links.request(

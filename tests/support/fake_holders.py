@@ -51,9 +51,10 @@ class FakeHolders(Requests):
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
         """Answer at once."""
-        del wait_ms
+        del wait_ms, needs_own_try
         self.asked.append(bookie_id)
         outcome: LedgerInfo | ReadAnswer | ZbkError
         body: tuple[bytes, ...] = ()

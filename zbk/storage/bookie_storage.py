@@ -193,6 +193,9 @@ class BookieStorage:
             with self.guard(one.path, "open"):
                 entry_count += one.find_unjournaled(self.is_deleted)
         replayer.note_losses(self.directories, was_killed=was_killed)
+        for one in self.directories:
+            with suppress(NoSpaceError), self.guard(one.path, "open"):
+                one.begin_note()
         checkpoint = self.begin_checkpoint()
         if checkpoint.ledger_count <= LEDGERS_AT_START_MAX:
             with suppress(NoSpaceError):  # the journal has all of it, synced
@@ -217,6 +220,7 @@ class BookieStorage:
         finally:
             for one in self.directories:
                 one.logs.close()
+                one.new_logs.close()
             self.open_files.close()
 
     @property

@@ -2,6 +2,7 @@
 
     last_mark          zbk.storage.journal.last_mark
     census             zbk.storage.index.census
+    new_logs           zbk.storage.entry_logs.new_logs
     index.flush        zbk.storage.index.flush_file
     deleted_ledgers    zbk.storage.index.deleted_ledgers
     index/00/01/...    zbk.storage.index.index_file
@@ -24,7 +25,6 @@ import msgspec
 from zbk.durability.level import level_of
 from zbk.durability.limbo import LossReason
 from zbk.errors import (
-    BookieError,
     CorruptRecordError,
     EntryUnreadableError,
     NoSuchLedgerError,
@@ -44,16 +44,17 @@ from zbk.storage.entry_logs.entry_reader import Resolved, fetch
 from zbk.storage.entry_logs.left_logs import LeftLogs
 from zbk.storage.entry_logs.location import entry_locations
 from zbk.storage.entry_logs.lost_regions import LostRegions
+from zbk.storage.entry_logs.new_logs import SHARED_LOG, NewLogs
 from zbk.storage.entry_logs.own_logs import OwnLogLimits
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.garbage import Garbage
 from zbk.storage.index.census import Census
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
-from zbk.storage.index.index_file import IndexPath
 from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.storage.journal.segment import JournalPosition
+from zbk.storage.lost_index import check_noted, find_again, ledgers_to_find, remove_short
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers
@@ -105,6 +106,8 @@ class LedgerDirectory:
             log_size_max=limits.log_size_max,
             own_logs=limits.own_logs,
         )
+        self.new_logs = NewLogs(files, path, owner=owner)
+        self.logs.on_made = self._note_log
         self.census = Census(files, path, owner=owner, fail_stop=fail_stop)
         self.cache = LedgerCache(
             files,
@@ -159,15 +162,28 @@ class LedgerDirectory:
                 told = f"it is of {len(mark.positions)} journals; the bookie has {journal_count}"
                 raise CorruptRecordError(f"{self.path}/last_mark", 0, told)
         lost = look(self._files, self.path, self._owner)
-        self.logs.open(max(0 if mark is None else mark.entry_log_id, *lost.known_sizes, 0))
+        self.new_logs.load()
+        self.logs.open(max(self._marked_log_id, *lost.known_sizes, *self.new_logs.found, 0))
         self.deleted.load()
         # after a crash the names of notes may be in the page cache only: later writes must not
         # outlive them
         self._files.sync_dir(self.path)
-        self._remove_short(lost, limbo)
+        check_noted(lost, limbo)
+        remove_short(self._files, lost)
         self._indexed_sizes = lost.known_sizes
         index_file_count = self.cache.open()
-        self._find_again(lost, limbo, ask_others)
+        wanted = ledgers_to_find(lost, limbo)
+        if wanted.range_count:
+            reindex = Reindex(
+                self._files,
+                self.path,
+                owner=self._owner,
+                lost=wanted,
+                least_sizes=lost.least_sizes,
+                ask_others=ask_others,
+                fail_stop=self._fail_stop,
+            )
+            find_again(self.path, reindex, wanted, limbo)
         if not lost.census_fault:
             self.census.load()
         sizes = self._log_sizes(lost)
@@ -207,6 +223,38 @@ class LedgerDirectory:
             is_deleted=is_deleted,
         ).run()
 
+    def owners_of_lost_logs(self) -> set[int]:
+        """Return the ledgers whose own logs came after the last checkpoint, and are gone.
+
+        ``SHARED_LOG`` is among them if a shared log is gone, or if that is not known.
+
+        Raises:
+            OSError: the logs cannot be listed.
+        """
+        note = self.new_logs
+        lost = note.lost(log_ids(self._files, f"{self.path}/logs"), self._marked_log_id)
+        if lost or note.fault:
+            first = log_path(f"{self.path}/logs", min(lost, default=0))
+            LOG.error(
+                "storage.new_logs_lost",
+                "%(directory)s: entry logs that came after the last checkpoint %(reason)s",
+                directory=self.path,
+                reason=f"are missing: {first} and {len(lost) - 1} more"
+                if lost
+                else f"may be missing: {note.path} {note.fault}",
+            )
+        return {SHARED_LOG} if note.fault else set(lost.values())
+
+    def begin_note(self) -> None:
+        """Note, durably, the logs that came after the last checkpoint, and each new one from now.
+
+        Raises:
+            OSError: it could not be written; nothing can be added until it can.
+        """
+        existing, found = log_ids(self._files, f"{self.path}/logs"), self.new_logs.found
+        new = [one for one in existing if one > self._marked_log_id]
+        self.new_logs.begin({one: found.get(one, SHARED_LOG) for one in new})
+
     def unjournaled_ledgers(self) -> Iterator[int]:
         """Yield the ledgers whose entries only entry logs have until a checkpoint.
 
@@ -221,53 +269,12 @@ class LedgerDirectory:
                 if info is not None and not level_of(info.ledger_type).is_journaled:
                     yield ledger_id
 
-    def _remove_short(self, lost: LostFiles, limbo: LimboFile) -> None:
-        """Remove index files that end inside their header: they have no content."""
-        unnoted = [one for one in lost.ledger_ids if one not in limbo.lost_indexes]
-        if unnoted:
-            raise BookieError(
-                f"{self.path} has lost the index files of {len(unnoted)} ledgers, {unnoted[0]} "
-                "among them, and there is no record that they must not be denied: start the "
-                "bookie with `zbk bookie run`"
-            )
-        for ledger_id in lost.short_ids:
-            place = IndexPath.of(f"{self.path}/index", ledger_id)
-            self._files.remove(place.path)
-            self._files.sync_dir(place.directory)
+    @property
+    def _marked_log_id(self) -> int:
+        return 0 if self.last_mark.mark is None else self.last_mark.mark.entry_log_id
 
-    def _find_again(self, lost: LostFiles, limbo: LimboFile, ask_others: AskOthers) -> None:
-        """Rebuild the index of lost ledgers, and clear those that are whole again."""
-        wanted = LedgerRanges().with_ids(lost.ledger_ids)
-        if lost.census_fault:  # any lost ledger may have lived here
-            here = LedgerRanges().with_ids(lost.here)
-            wanted = limbo.lost_indexes.without(here).without(lost.deleted)
-        if not wanted.range_count:
-            return
-        found = Reindex(
-            self._files,
-            self.path,
-            owner=self._owner,
-            lost=wanted,
-            least_sizes=lost.least_sizes,
-            ask_others=ask_others,
-            fail_stop=self._fail_stop,
-        ).run()
-        whole = LedgerRanges()
-        if not found.doubt:
-            whole = wanted.without(LedgerRanges().with_ids(found.doubtful_ids))
-            if whole.range_count:
-                limbo.clear_lost_indexes(whole)
-        LOG.error(
-            "index.rebuilt",
-            "%(directory)s: the index of %(ledger_count)d ledgers was rebuilt from the entry "
-            "logs, with %(entry_count)d entries; %(whole_count)d ledgers that lost their index "
-            "have all entries again%(rest)s",
-            directory=self.path,
-            ledger_count=found.ledger_count,
-            entry_count=found.entry_count,
-            whole_count=whole.ledger_count,
-            rest=f"; the others stay in limbo: {found.doubt}" if found.doubt else "",
-        )
+    def _note_log(self, log_id: int, ledger_id: int) -> None:
+        self.new_logs.made(log_id, ledger_id, self._marked_log_id)
 
     def _log_sizes(self, lost: LostFiles) -> dict[int, int]:
         """Return the logs that must exist from now on, and their least bytes.
@@ -283,7 +290,7 @@ class LedgerDirectory:
                 known.setdefault(log_id, 0)  # a read of it will fail
                 continue
             with closing(file):
-                if file.size() > known.get(log_id, 0):
+                if file.size() > known.get(log_id, -1):  # an empty one counts, too
                     file.sync()
                     known[log_id] = file.size()
         return known

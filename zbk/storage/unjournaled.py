@@ -11,9 +11,10 @@ returns, before the index points there. It is written again for that: if the pro
 with a failed fsync, the page cache may show what the disk has not got and no fsync writes.
 
 The journal has a record of the entries of each ``sync`` (``SyncedEntriesRecord``). A ledger that
-lacks such an entry has lost it, with a log or with bytes of it. Where a log is lost, the other
-bypass ledgers of the directory may have had entries in it, too, that no index has: nothing may
-deny them (``zbk.storage.replay``).
+lacks such an entry has lost it, with a log or with bytes of it. The census, and the note of new
+logs (``zbk.storage.entry_logs.new_logs``), show that a log is lost. Then the bypass ledgers of the
+directory may have had entries in it that no index has: nothing may deny them
+(``zbk.storage.replay``).
 
 Bounded by the bytes that were written since the last checkpoint. One thread, before the bookie
 serves; a scan that is cut off by a crash is done again, as the mark has not moved.

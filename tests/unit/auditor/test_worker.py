@@ -47,9 +47,10 @@ class SilentBookies(Requests):
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
         """Take a request in."""
-        del frames, box, key, wait_ms
+        del frames, box, key, wait_ms, needs_own_try
         self.asked.append((bookie_id, request))
 
     def ask(self, *_request: object, **_options: object) -> NoReturn:
@@ -219,6 +220,7 @@ class Holders(FakeHolders):
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
         is_first_held = not isinstance(request, Read) or (
             request.first_entry_id in self.entries[bookie_id]

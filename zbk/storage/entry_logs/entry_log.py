@@ -34,6 +34,7 @@ from zbk.storage.entry_logs.format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.entry_logs.left_logs import LeftLogs, LogsAtMark
 from zbk.storage.entry_logs.location import OFFSET_MAX, split_location
 from zbk.storage.entry_logs.log_sync import FileSync, LogSync
+from zbk.storage.entry_logs.new_logs import SHARED_LOG
 from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.entry_logs.own_logs import (
     DEFAULT_OWN_LOGS,
@@ -52,9 +53,6 @@ AHEAD_SIZE: Final = 2 * 1024 * 1024
 An fsync of the journal takes as long as what is on its way to the same disk."""
 
 _SUFFIX: Final = ".log"
-
-_SHARED: Final = -1
-"""In place of a ledger's id: the log of all ledgers without their own."""
 
 
 def log_path(directory: str, log_id: int) -> str:
@@ -94,10 +92,12 @@ class EntryLogs:
         self._log_size_max = log_size_max
         self._ahead_size = ahead_size
         self.on_grown: Callable[[], None] = lambda: None  # called when ``sync_ahead`` has work
+        self.on_made: Callable[[int, int], None] = lambda _log_id, _ledger_id: None
+        """Called with a new log and its ledger, or ``SHARED_LOG``, before anything is added."""
         self._log_id = 0  # the highest that adds went to
         self._last_id = 0  # the highest id used, also by compaction
         self._sealed_sizes: dict[int, int] = {}  # of the logs since the start
-        self._open: dict[int, OpenLog] = {}  # that batches go to, by ledger; or ``_SHARED``
+        self._open: dict[int, OpenLog] = {}  # that batches go to, by ledger; or ``SHARED_LOG``
         self._unsynced: dict[int, OpenLog] = {}  # by log, open or not; some are synced meanwhile
         self._ended: deque[FileSync] = deque()  # of own logs that are complete
         self._own = OwnLogs(own_logs)
@@ -162,7 +162,7 @@ class EntryLogs:
         self._fail_stop.check()
         own_ids = self._own_limits.candidates(batches, bypass_ids)
         if not own_ids:
-            return self._append_to(_SHARED, batches)
+            return self._append_to(SHARED_LOG, batches)
         groups: dict[int, list[int]] = {}
         for at, batch in enumerate(batches):
             groups.setdefault(self._log_of(batch, own_ids), []).append(at)
@@ -238,7 +238,7 @@ class EntryLogs:
     def begin_mark(self) -> LogsAtMark:
         """Return the logs that a last mark may cover, once the next ``begin_sync`` has run."""
         sizes = self.open_sizes()
-        shared = self._open.get(_SHARED)
+        shared = self._open.get(SHARED_LOG)
         last_size = 0
         if shared is not None and shared.log_id == self._log_id and shared.offset:
             last_size, sizes[self._log_id] = shared.offset, 0
@@ -302,15 +302,15 @@ class EntryLogs:
     # ------------------------------------------------------------------ private
 
     def _log_of(self, batch: EntryBatch, own_ids: Collection[int]) -> int:
-        """Return the ledger whose own log a batch goes to, or ``_SHARED``."""
+        """Return the ledger whose own log a batch goes to, or ``SHARED_LOG``."""
         ledger_id = batch.ledger_id
         if ledger_id not in own_ids:
-            return _SHARED
-        shared = self._open.get(_SHARED)
+            return SHARED_LOG
+        shared = self._open.get(SHARED_LOG)
         before = 0 if shared is None else shared.size_by_ledger.get(ledger_id, 0)
         has_room = ledger_id in self._open or self._has_room()
         is_own = self._own.admit(ledger_id, before + len(batch.body), has_room=has_room)
-        return ledger_id if is_own else _SHARED
+        return ledger_id if is_own else SHARED_LOG
 
     def _has_room(self) -> bool:
         """Return whether one more own log may be made."""
@@ -363,11 +363,11 @@ class EntryLogs:
         path = log_path(self._directory, log_id)
         log = OpenLog(self._files, self._directory, path, log_id, self._fail_stop)
         self._open[ledger_id] = log  # first: a scrub that lists it must not count it as complete
-        log.create(self._owner)
+        log.create(self._owner, lambda: self.on_made(log_id, ledger_id))
         self._log_id = self._last_id = log_id
         self._made_count += 1
         self._unsynced[log_id] = log
-        if ledger_id != _SHARED:
+        if ledger_id != SHARED_LOG:
             self._ledger_of[log_id] = ledger_id
         return log
 

@@ -6,9 +6,9 @@ read ``log_id`` and ``offset``.
 Format: ``zbk.storage.entry_logs.format``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from zbk.errors import NoSpaceError
+from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.entry_logs.format import (
@@ -53,18 +53,19 @@ class OpenLog:
         self.reported_offset = self.ahead_offset = 0
         self.size_by_ledger: dict[int, int] = {}
 
-    def create(self, owner: bytes) -> None:
-        """Make the file.
+    def create(self, owner: bytes, note: Callable[[], None]) -> None:
+        """Make the file, and ``note`` that it exists.
 
         Raises:
-            NoSpaceError: there is no file.
+            NoSpaceError, OutOfDescriptorsError: there is no file.
             StorageFailedError: writing failed.
         """
         with self._fail_stop.guard(self.path, "create"):
             file = self._files.open(self.path, create=True)
             try:
                 file.pwrite([encode_log_header(owner, self.log_id)], 0)
-            except OSError:
+                note()
+            except (OSError, OutOfDescriptorsError):
                 file.close()
                 self._files.remove(self.path)  # it is empty, and the next log has its id
                 raise

@@ -1,6 +1,7 @@
 """Checks all files of a stopped bookie, and the locations in its index. Changes nothing.
 
     census     every index file and entry log in it exists, with its size
+    new logs   every log that was noted since exists, if the bookie was killed in this boot
     journal    a start would accept each journal, and the lists of deleted ledgers
     logs       every block and every map passes its checksum; the tail of an unsealed log may be
                torn by a crash
@@ -23,11 +24,13 @@ import msgspec
 from zbk.errors import CorruptJournalError, CorruptRecordError, EntryUnreadableError
 from zbk.storage.directory.lost_files import LostFiles
 from zbk.storage.directory.lost_files import look as look_for_lost
+from zbk.storage.directory.serving import was_killed
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.entry_reader import Resolved, fetch
 from zbk.storage.entry_logs.location import ABSENT, split_location
+from zbk.storage.entry_logs.new_logs import NewLogs
 from zbk.storage.gc.compaction_note import CompactionNote
 from zbk.storage.index.census import CENSUS_NAME
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
@@ -38,6 +41,7 @@ from zbk.storage.journal.replay import JournalReplay
 from zbk.storage.tools.inspect_entry_log import EntryLogInspection
 from zbk.storage.tools.inspect_index import IndexInspection
 from zbk.storage.tools.inspection import Fault
+from zbk.system.boot import boot_id
 from zbk.system.files import FileSystem
 
 READ_SIZE: Final = 4 * 1024 * 1024
@@ -130,7 +134,9 @@ class SanityCheck:
             yield Problem(f"{directory}/last_mark", 0, told)
         DeletedLedgers(self._files, directory, owner=owner, fail_stop=FailStop()).load()
         CompactionNote(self._files, directory, owner).read()
-        yield from self._lost(look_for_lost(self._files, directory, owner))
+        lost = look_for_lost(self._files, directory, owner)
+        yield from self._lost(lost)
+        yield from self._lost_new(lost, mark)
 
     def _lost(self, lost: LostFiles) -> Iterator[Problem]:
         if lost.census_fault:
@@ -143,6 +149,20 @@ class SanityCheck:
         for log in lost.logs:
             cut = f"ends here, and had {log.least_size} bytes"
             yield Problem(log.path, log.size or 0, "is missing" if log.size is None else cut)
+
+    def _lost_new(self, lost: LostFiles, mark: LogMark | None) -> Iterator[Problem]:
+        note = NewLogs(self._files, lost.path, owner=self._bookie_id.encode())
+        note.load()
+        if note.fault and self._files.exists(note.path):
+            yield Problem(note.path, 0, note.fault)
+        if not was_killed(self._files, self._ledger_dirs[0], boot_id()):
+            return
+        log_dir, marked_id = f"{lost.path}/logs", mark.entry_log_id if mark else 0
+        existing = log_ids(self._files, log_dir) if self._files.exists(log_dir) else []
+        for log_id, ledger_id in note.lost(existing, marked_id).items():
+            if ledger_id not in lost.deleted:  # else it was collected with its ledger
+                reason = "is missing: it came after the last checkpoint"
+                yield Problem(log_path(log_dir, log_id), 0, reason)
 
     def _journal(self, number: int, directory: str) -> Iterator[Problem]:
         if len(self._marks) < len(self._ledger_dirs):

@@ -1,6 +1,7 @@
 """Entry logs that vanish while the process is down: what only they had is not denied."""
 
 from collections.abc import Iterable
+from copy import deepcopy
 from random import Random
 
 import pytest
@@ -9,6 +10,8 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, read_lac, write_lac
 from zbk.durability.limbo import LossReason
 from zbk.protocol.entry.words import LedgerType
+from zbk.storage.entry_logs.entry_log import log_path
+from zbk.storage.entry_logs.own_logs import OwnLogLimits
 from zbk.wire.messages import Sync
 
 BYPASS = LedgerType.VD_BYPASS_JOURNAL
@@ -22,8 +25,15 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk()
 
 
+OWN_SIZE = 400
+OWN_LOGS = OwnLogLimits("bypass", 4, OWN_SIZE)
+
+
 def bookie(disk: SimulatedDisk, *, was_killed: bool = False) -> World:
-    return World(disk, "/b", segment_size=1 << 16, was_killed=was_killed)
+    return World(
+        disk, "/b", segment_size=1 << 16, log_size_max=4_000, own_logs=OWN_LOGS,
+        was_killed=was_killed,
+    )  # fmt: skip
 
 
 def add_some(
@@ -31,6 +41,12 @@ def add_some(
 ) -> None:
     payloads = [b"<%03d>" % number for number in range(first, first + count)]
     world.say(*add(batch(first, payloads, ledger_id=ledger_id), kind=kind))
+    world.written()
+
+
+def add_large(world: World, first: int, ledger_id: int) -> None:
+    """Add what gives a ledger an entry log of its own."""
+    world.say(*add(batch(first, [b"L" * OWN_SIZE], ledger_id=ledger_id), kind=BYPASS))
     world.written()
 
 
@@ -134,3 +150,83 @@ def test_the_doubt_outlives_the_next_kill(disk: SimulatedDisk) -> None:
     killed(disk, disk.paths(LOGS))
 
     assert in_doubt(killed(disk, [])) == {LEDGER_ID}
+
+
+def test_of_several_new_logs_the_loss_of_one_is_noticed(disk: SimulatedDisk) -> None:
+    """Each ledger has entries in the others, nothing was synced, and no checkpoint came."""
+    world = bookie(disk)
+    for number in range(40):
+        payload = b"<%0300d>" % number
+        world.say(*add(batch(number, [payload], ledger_id=YOUNG), kind=BYPASS))
+        world.say(*add(batch(number, [payload], ledger_id=JOURNALED), kind=PD))
+        world.written()
+    logs = disk.paths(LOGS)
+    assert len(logs) > 5
+
+    for path in logs:
+        assert in_doubt(killed(deepcopy(disk), [path])) == {YOUNG}, path
+    assert in_doubt(killed(disk, [])) == set()
+
+
+def test_of_a_lost_own_log_only_its_ledger_is_in_doubt(disk: SimulatedDisk) -> None:
+    world = bookie(disk)
+    for ledger_id in (YOUNG, OTHER):
+        add_some(world, 0, 1, ledger_id=ledger_id)
+        add_large(world, 1, ledger_id)
+    own = world.storage.directories[0].logs.own_log_of(YOUNG)
+    assert own is not None
+
+    assert in_doubt(killed(disk, [log_path(LOGS[:-1], own)])) == {YOUNG}
+
+
+def test_an_own_log_that_was_collected_with_its_ledger_is_not_lost(disk: SimulatedDisk) -> None:
+    """It goes before any checkpoint has covered it."""
+    world = bookie(disk)
+    add_some(world, 0, 1, ledger_id=OTHER)
+    add_large(world, 0, YOUNG)
+    (garbage,) = world.storage.garbages
+    assert world.storage.mark_deleted([YOUNG])
+    assert garbage.deleted.write()
+    garbage.drop([YOUNG])
+    assert garbage.remove_dead(garbage.left_logs())
+
+    assert in_doubt(killed(disk, [])) == set()
+
+
+def test_a_lost_log_gives_its_id_to_no_other_one(disk: SimulatedDisk) -> None:
+    """Pages of the index that were written early may point at it."""
+    world = bookie(disk)
+    add_some(world, 0, 1)
+    (path,) = disk.paths(LOGS)
+
+    world = killed(disk, [path])
+    add_some(world, 1, 1, ledger_id=OTHER)
+
+    assert path not in disk.paths(LOGS)
+
+
+def test_a_lost_or_damaged_note_puts_all_that_bypasses_the_journal_in_doubt(
+    disk: SimulatedDisk,
+) -> None:
+    world = bookie(disk)
+    add_some(world, 0, 1, ledger_id=YOUNG)
+    add_some(world, 0, 1, ledger_id=JOURNALED, kind=PD)
+    world.checkpoint()
+    (note,) = disk.paths("/new_logs")
+
+    assert in_doubt(killed(deepcopy(disk), [note])) == {YOUNG}
+    disk.set_content(note, disk.content(note)[:-1] + b"?")
+    assert in_doubt(killed(disk, [])) == {YOUNG}
+
+
+def test_after_a_loss_of_power_the_note_says_nothing(disk: SimulatedDisk) -> None:
+    """An unclean stop is noted for what was not synced, and the journal for what was."""
+    world = bookie(disk)
+    add_some(world, 0, 1)
+    world.checkpoint()
+    add_some(world, 1, 1)
+    (note,) = disk.paths("/new_logs")
+    disk.crash(Random(1))
+    disk.remove_at_rest(note)
+
+    assert in_doubt(bookie(disk)) == set()

@@ -105,8 +105,9 @@ class Cluster(Requests):
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
-        del wait_ms
+        del wait_ms, needs_own_try
         self.before_send(request)
         self.requests.append(request)
         if self.is_garbled:

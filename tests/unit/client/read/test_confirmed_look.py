@@ -56,6 +56,7 @@ class World(Requests, MetadataSource):
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
         assert isinstance(request, ReadLac)
         self.asked.append(bookie_id)

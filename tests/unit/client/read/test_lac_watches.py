@@ -50,6 +50,7 @@ class World(Requests):
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
         assert isinstance(request, ReadLac | WatchLacs)
         assert request.wait_ms == wait_ms == POLL_WAIT_MS, "the time-out is longer than the wait"

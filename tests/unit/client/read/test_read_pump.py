@@ -55,6 +55,7 @@ class FakeRequests(Requests):
         key: object,
         *,
         wait_ms: int = 0,
+        needs_own_try: bool = False,
     ) -> None:
         assert isinstance(request, Read)
         first, last = request.first_entry_id, request.last_entry_id

@@ -6,7 +6,9 @@ import pytest
 
 from tests.support.bookie_storages import BOOKIE_ID, TwinnedStorage
 from tests.support.simulated_disk import Fault, SimulatedDisk
+from zbk.storage.directory import serving
 from zbk.storage.tools.sanity import Problem, SanityCheck
+from zbk.system.boot import boot_id
 
 
 def filled() -> SimulatedDisk:
@@ -61,6 +63,28 @@ def test_what_was_found_of_the_directories_before_comes_first() -> None:
 
     assert problems[0] == before
     assert check.problem_count == len(problems) > 1
+
+
+def test_a_log_that_no_checkpoint_covers_is_missed_after_a_kill_in_this_boot() -> None:
+    twin = TwinnedStorage(SimulatedDisk())
+    twin.open()
+    twin.add(7, range(5))
+    (path,) = twin.disk.paths("/logs/")
+    disk = twin.disk.process_crash()
+    disk.remove_at_rest(path)
+    serving.begin(disk, "/l", "another boot")
+    assert checked(disk)[1] == []
+
+    serving.begin(disk, "/l", boot_id())
+
+    assert checked(disk)[1] == [Problem(path, 0, "is missing: it came after the last checkpoint")]
+
+
+def test_a_damaged_note_of_new_logs_is_a_problem() -> None:
+    disk = filled()
+    disk.flip_bit("/l/new_logs", 40)
+
+    assert Problem("/l/new_logs", 0, "the header is damaged") in checked(disk)[1]
 
 
 def test_a_journal_that_a_start_would_refuse_is_a_problem() -> None:

@@ -1,0 +1,170 @@
+"""The note of new entry logs: those that no last mark covers yet.
+
+It shows a start that such a log is lost. The census names the logs of checkpoints only, and the
+index of ledgers that bypass the journal (``zbk.storage.unjournaled``) is on disk up to the last
+checkpoint only: without the note, nothing would know of a log that came and went in between.
+
+Format version 1 of ``new_logs``. All integers little-endian.
+
+    offset      size  field      type  meaning
+    ----------  ----  ---------  ----  ---------------------------------------------------------
+             0     4  magic      u32   "zbkW"
+             4     2  version    u16   1
+             6     2  reserved   u16   0
+             8     8  owner      u64   xxh3_64 of the bookie's identity
+            16     8  checksum   u64   xxh3_64 of bytes 0 .. 16
+    24 + 24 at     8  log_id     u64   a log, in the order in which they were made
+    32 + 24 at     8  ledger_id  i64   the ledger whose own log it is; -1: the shared log
+    40 + 24 at     8  checksum   u64   xxh3_64 of the two, seeded with ``owner``
+
+Order: the log is created with its header; it is noted; entries are added. So a log that is noted
+existed, and one that is not had no entry that was acknowledged.
+
+A note that is appended is not synced. It is for a bookie that was killed, whose page cache is
+there; after a loss of power, entries that no fsync covered are in doubt anyway
+(``zbk.storage.directory.serving``), and the journal shows those that were synced.
+
+A log that is noted and missing is lost, unless a last mark covers it (then the census has it), or
+it is the own log of a ledger that is noted as deleted: such a log is removed without a mark.
+
+Recovery rule: bytes at the end that are no whole record were left by an append that failed, and
+count for nothing. If the note is damaged or missing, logs may be missing, too: whatever bypasses
+the journal in this directory is in doubt. A bookie of an earlier version has no note.
+
+A start replaces the file by a synced one, with the logs that are still new; so does an append after
+``RECORD_COUNT_MAX`` records.
+
+Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
+
+Threads: the owner's.
+"""
+
+import struct
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from zbk.errors import CookieMismatchError, CorruptRecordError
+from zbk.protocol.entry.digest import checksum
+from zbk.storage.disk.small_file import read_file, replace_file
+from zbk.system.files import File, FileSystem
+
+NEW_LOGS_NAME: Final = "new_logs"
+RECORD_COUNT_MAX: Final = 4_096
+
+SHARED_LOG: Final = -1
+"""In place of a ledger's id: the log of all ledgers without their own."""
+
+_MAGIC: Final = b"zbkW\x01\x00\x00\x00"
+_HEAD: Final = struct.Struct("<8sQ")
+_RECORD: Final = struct.Struct("<Qq")
+_CHECKSUM: Final = struct.Struct("<Q")
+_HEADER_SIZE: Final = _HEAD.size + _CHECKSUM.size
+_RECORD_SIZE: Final = _RECORD.size + _CHECKSUM.size
+
+
+class NewLogs:
+    """The note of one ledger directory. ``load`` comes first, then ``begin``."""
+
+    def __init__(self, files: FileSystem, directory: str, *, owner: bytes) -> None:
+        self._files = files
+        self._directory = directory
+        self._owner_hash = checksum(owner)
+        self.path = f"{directory}/{NEW_LOGS_NAME}"
+        self.found: Mapping[int, int] = {}
+        """The ledger of each log that a start has found noted, or ``SHARED_LOG``."""
+        self.fault = ""  # why the note that a start has found says too little; empty: it is whole
+        self._ledger_of: dict[int, int] = {}  # by log
+        self._is_begun = False
+        self._record_count_max = 0  # with more, the file is replaced; 0: it is not ours yet
+        self._file: File | None = None
+        self._end = 0
+
+    def load(self) -> None:
+        """Read the note, which may be missing or damaged.
+
+        Raises:
+            CookieMismatchError: it is another bookie's.
+            OSError: it cannot be read.
+        """
+        content = read_file(self._files, self.path)
+        try:
+            self.found = self._found_in(content)
+        except CorruptRecordError as error:
+            self.fault = error.reason
+
+    def lost(self, existing_ids: Collection[int], marked_id: int) -> Mapping[int, int]:
+        """Return those of ``found`` that no longer exist, and that no mark covers.
+
+        ``marked_id``: the last mark covers the logs up to this one.
+        """
+        return {
+            log_id: ledger_id
+            for log_id, ledger_id in self.found.items()
+            if log_id > marked_id and log_id not in existing_ids
+        }
+
+    def begin(self, ledger_of: Mapping[int, int]) -> None:
+        """Replace the note by one of these logs and of those made before this call, durably.
+
+        Raises:
+            OSError: it could not be written: the next log to be made tries it again.
+        """
+        self._is_begun = True
+        self._ledger_of = {**ledger_of, **self._ledger_of}
+        self._replace(self._ledger_of)
+
+    def made(self, log_id: int, ledger_id: int, marked_id: int) -> None:
+        """Note a log that was created, before anything is added to it.
+
+        ``marked_id``: a last mark covers the logs up to this one.
+
+        Raises:
+            OSError: it could not be written, and the log is not noted.
+            OutOfDescriptorsError: as that.
+        """
+        if self._is_begun:
+            if len(self._ledger_of) >= self._record_count_max:
+                self._replace({one: of for one, of in self._ledger_of.items() if one > marked_id})
+            if self._file is None:
+                self._file = self._files.open(self.path)
+            self._file.pwrite([self._record(log_id, ledger_id)], self._end)
+            self._end += _RECORD_SIZE
+        self._ledger_of[log_id] = ledger_id
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _replace(self, ledger_of: Mapping[int, int]) -> None:
+        head = _HEAD.pack(_MAGIC, self._owner_hash)
+        records = [self._record(*one) for one in ledger_of.items()]
+        content = b"".join((head, _CHECKSUM.pack(checksum(head)), *records))
+        replace_file(self._files, self._directory, NEW_LOGS_NAME, content)
+        self.close()  # the file that it was
+        self._end = len(content)
+        self._ledger_of = dict(ledger_of)
+        self._record_count_max = 2 * len(ledger_of) + RECORD_COUNT_MAX
+
+    def _found_in(self, content: bytes | None) -> Mapping[int, int]:
+        if content is None:
+            raise CorruptRecordError(self.path, 0, "is missing")
+        if len(content) < _HEADER_SIZE or not content.startswith(_MAGIC):
+            raise CorruptRecordError(self.path, 0, "the header is damaged")
+        (stored,) = _CHECKSUM.unpack_from(content, _HEAD.size)
+        if checksum(content[: _HEAD.size]) != stored:
+            raise CorruptRecordError(self.path, 0, "the header is damaged")
+        if _HEAD.unpack_from(content)[1] != self._owner_hash:
+            raise CookieMismatchError(f"{self.path} is another bookie's")
+        found: dict[int, int] = {}
+        for at in range(_HEADER_SIZE, len(content) - _RECORD_SIZE + 1, _RECORD_SIZE):
+            log_id, ledger_id = _RECORD.unpack_from(content, at)
+            if content[at : at + _RECORD_SIZE] != self._record(log_id, ledger_id):
+                raise CorruptRecordError(self.path, at, "the checksum does not match")
+            found[log_id] = ledger_id
+        return found
+
+    def _record(self, log_id: int, ledger_id: int) -> bytes:
+        fields = _RECORD.pack(log_id, ledger_id)
+        return fields + _CHECKSUM.pack(checksum(fields, self._owner_hash))
