@@ -16,6 +16,7 @@ import msgspec
 from benchmarks.case import Case, Line, Step
 from benchmarks.machine import this_machine
 from benchmarks.results import CaseResult, result_of
+from zbk.conversion import decode_json
 from zbk.system.clock import monotonic_s
 
 STDERR_SIZE_MAX: Final = 400
@@ -58,7 +59,7 @@ def run_step(step: Step, divisor: int) -> list[Line]:
         said = complained.decode(errors="replace").strip()[-STDERR_SIZE_MAX:]
         raise StepFailedError(shown(step, divisor), f"exit code {process.returncode}: {said}")
     try:
-        return [msgspec.json.decode(line, type=Line) for line in told.splitlines()]
+        return [decode_json(line, Line) for line in told.splitlines()]
     except msgspec.DecodeError as error:
         raise StepFailedError(shown(step, divisor), f"not JSON: {error}") from error
 

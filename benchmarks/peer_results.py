@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.case import PeerShape, rate_text, size_text
+from zbk.conversion import convert, decode_json
 
 HEAD: Final = (
     "| peer | what a confirmation means | load | entry | entries/s | MB/s | p50 ms | p99 ms "
@@ -32,7 +33,7 @@ class PeerResults(msgspec.Struct, frozen=True):
     @property
     def shape(self) -> PeerShape:
         """The shape of the load."""
-        return msgspec.convert(self.rounds[0], PeerShape)
+        return convert(self.rounds[0], PeerShape)
 
     @property
     def note(self) -> str:
@@ -43,8 +44,7 @@ class PeerResults(msgspec.Struct, frozen=True):
 def load_peers(folder: Path) -> list[PeerResults]:
     """Return the peers' results in a folder, grouped by peer."""
     found = [
-        msgspec.json.decode(path.read_bytes(), type=PeerResults)
-        for path in sorted(folder.glob("peers-*.json"))
+        decode_json(path.read_bytes(), PeerResults) for path in sorted(folder.glob("peers-*.json"))
     ]
     return sorted(found, key=_order)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from benchmarks.case import Case, Figures, Line, Round, Row
 from benchmarks.machine import Machine
+from zbk.conversion import decode_json
 
 LEFT_OUT: Final = frozenset({"histogram"})
 
@@ -93,7 +94,7 @@ def load(folder: Path, cases: Sequence[Case]) -> dict[str, CaseResult]:
     """Return the results of the cases that have a file, by name."""
     paths = {case.name: folder / f"{case.name}.json" for case in cases}
     return {
-        name: msgspec.json.decode(path.read_bytes(), type=CaseResult)
+        name: decode_json(path.read_bytes(), CaseResult)
         for name, path in paths.items()
         if path.exists()
     }

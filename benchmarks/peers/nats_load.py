@@ -21,6 +21,7 @@ import msgspec
 
 from benchmarks.peers.load import SAMPLE_EVERY, PeerFailedError, PeerLoad, batch_sizes
 from benchmarks.peers.nats_servers import SUBJECT
+from zbk.conversion import decode_json
 from zbk.system.clock import monotonic_s
 
 ANSWER_TIMEOUT_S: Final = 60.0
@@ -42,7 +43,7 @@ def check_answer(data: bytes) -> None:
         PeerFailedError: the message was refused.
     """
     try:
-        answer = msgspec.json.decode(data, type=Answer)
+        answer = decode_json(data, Answer)
     except msgspec.DecodeError as error:
         raise PeerFailedError(f"NATS: no acknowledgement: {data!r} ({error})") from error
     if answer.error is not None or not answer.seq:

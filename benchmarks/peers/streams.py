@@ -18,6 +18,7 @@ import msgspec
 from benchmarks.peers.load import Meter, PeerFailedError, PeerLoad, PeerRun
 from benchmarks.peers.servers import Servers, Version
 from zbk.bench.program import Program, report
+from zbk.conversion import decode_json
 from zbk.errors import ZbkError
 from zbk.system.process import usage
 
@@ -166,7 +167,7 @@ def _wait_for_others() -> None:
 
 def main() -> None:
     """Run as one of several client processes."""
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=StreamJob)
+    job = decode_json(sys.stdin.buffer.readline(), StreamJob)
     try:
         report(_written(job, _write_of(job.peer), _wait_for_others))
     except PeerFailedError as error:

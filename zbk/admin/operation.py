@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from zbk.admin.cluster import Cluster
+from zbk.conversion import convert
 from zbk.errors import InvalidOptionError
 from zbk.metadata.paths import NAME_SIZE_MAX, check_bookie_id
 
@@ -115,7 +116,7 @@ class Parameter(msgspec.Struct, frozen=True):
     def _list(self, value: object) -> list[str]:
         found = value.split(",") if isinstance(value, str) else value
         try:
-            return list(dict.fromkeys(msgspec.convert(found, _Texts)))
+            return list(dict.fromkeys(convert(found, _Texts)))
         except msgspec.ValidationError:
             reason = f"must be 1 to {LIST_COUNT_MAX} texts of 1 to {TEXT_SIZE_MAX} characters"
             raise self._wrong(value, reason) from None

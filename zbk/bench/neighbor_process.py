@@ -6,12 +6,11 @@
 
 import sys
 
-import msgspec
-
 from zbk.bench.job import Job, LedgersOpen
 from zbk.bench.neighbor import Measured, lone_appends
 from zbk.bench.program import report
 from zbk.client.api import Client
+from zbk.conversion import decode_json
 from zbk.errors import ZbkError
 
 
@@ -27,5 +26,5 @@ def run(uri: str, job: Job) -> Measured:
 
 
 if __name__ == "__main__":
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    job = decode_json(sys.stdin.buffer.readline(), Job)
     report(run(sys.argv[1], job))

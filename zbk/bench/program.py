@@ -16,6 +16,7 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
+from zbk.conversion import decode_json
 from zbk.errors import RequestTimeoutError, UnavailableError
 from zbk.system.clock import monotonic_s
 
@@ -54,7 +55,7 @@ class Program:
         while b"\n" not in self._received:
             self._received += self._read(deadline_s, timeout_s)
         line, _, self._received = self._received.partition(b"\n")
-        return msgspec.json.decode(line, type=kind)
+        return decode_json(line, kind)
 
     def send(self, line: str) -> None:
         """Send a line to the program.

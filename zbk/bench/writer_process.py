@@ -12,6 +12,7 @@ from zbk.bench.job import Job, LedgersOpen
 from zbk.bench.program import report
 from zbk.bench.write_load import WriteResult, run_write
 from zbk.client.api import Client
+from zbk.conversion import decode_json
 from zbk.errors import ZbkError
 from zbk.system.clock import monotonic_s
 
@@ -42,5 +43,5 @@ def run(uri: str, job: Job) -> Written:
 
 
 if __name__ == "__main__":
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    job = decode_json(sys.stdin.buffer.readline(), Job)
     report(run(sys.argv[1], job))

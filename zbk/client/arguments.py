@@ -28,6 +28,7 @@ from typing import Any, Final, SupportsIndex, TypeVar
 
 import msgspec
 
+from zbk.conversion import convert
 from zbk.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -301,7 +302,7 @@ def struct(name: str, value: object, kind: type[StructT]) -> StructT:
     """Return a struct whose fields have the declared types."""
     found = instance(name, value, kind)
     try:
-        msgspec.convert(msgspec.structs.asdict(found), kind)
+        convert(msgspec.structs.asdict(found), kind)
     except msgspec.ValidationError as error:
         raise ArgumentTypeError(name, _shown(found), str(error)) from None
     return found

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from zbk.conversion import decode_json
 from zbk.errors import InvalidOptionError
 from zbk.system.private_file import open_private
 
@@ -59,7 +60,7 @@ def read_state(folder: Path) -> ClusterState:
     """
     path = folder / STATE_NAME
     try:
-        state = msgspec.json.decode(path.read_bytes(), type=ClusterState)
+        state = decode_json(path.read_bytes(), ClusterState)
     except (OSError, msgspec.DecodeError) as error:
         raise InvalidOptionError(
             "data", str(path), f"is not readable ({error}); to start afresh: rm -r {folder}"

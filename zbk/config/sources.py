@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from zbk import conversion
 from zbk.config import SECTIONS, Config, SecurityConfig
 from zbk.config.option import type_of
 from zbk.config.units import parse_duration_ms, parse_size, unit_of
@@ -189,7 +190,7 @@ def convert(config_type: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
             raise InvalidOptionError(key, HIDDEN, f"unknown option{_suggestion(key, known)}")
         ready[key] = _typed(key, value, type_of(config_type, key))
     try:
-        return msgspec.convert(ready, config_type)
+        return conversion.convert(ready, config_type)
     except msgspec.ValidationError as error:
         why, _, path = str(error).partition(" - at `$.")
         key = path.rstrip("`").partition("[")[0]

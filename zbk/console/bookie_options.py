@@ -14,6 +14,7 @@ import msgspec
 from zbk.config import AutorecoveryConfig, BookieConfig
 from zbk.config.running import AUTORECOVERY
 from zbk.console.collector import Collector
+from zbk.conversion import convert
 from zbk.health.bookie_api import TEXT_SIZE_MAX, NoAnswer, ask_admin_apis
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX
 from zbk.health.redaction import redacted, redacted_option
@@ -99,7 +100,7 @@ def _options_in(answer: object) -> dict[str, SourcedValue] | NoAnswer:
     if isinstance(answer, NoAnswer):
         return answer
     try:
-        found = msgspec.convert(answer, dict[str, SourcedValue])
+        found = convert(answer, dict[str, SourcedValue])
     except msgspec.ValidationError:
         return NoAnswer("its answer has no options")
     return {

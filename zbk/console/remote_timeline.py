@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 import msgspec
 
 from zbk.console.history import Event
+from zbk.conversion import decode_json
 from zbk.errors import InvalidOptionError, UnavailableError
 from zbk.health.direct_http import DIRECT
 
@@ -58,7 +59,7 @@ class RemoteTimeline:
             with DIRECT.open(url, timeout=TIMEOUT_S) as answer:
                 started_ms = answer.headers.get(STARTED_HEADER, "")
                 lines = answer.read(ANSWER_SIZE_MAX).splitlines()
-            return started_ms, [msgspec.json.decode(one, type=Event) for one in lines]
+            return started_ms, [decode_json(one, Event) for one in lines]
         except HTTPError as error:
             error.close()
             reason = f"the console at {self._url} answers {error.code}: is it a console of zbk?"

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from zbk.conversion import decode_json
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX, THREAD_COUNT, TIMEOUT_S
 from zbk.health.web_page import web_page
 from zbk.system.clock import monotonic_us, wall_ms
@@ -41,7 +42,7 @@ def _offset_ms(url: str, timeout_s: float) -> int | None:
     now_ms = wall_ms()
     error_ms = (monotonic_us() - started_us) / 2_000
     try:
-        told_ms = msgspec.json.decode(page, type=_Version).time_ms
+        told_ms = decode_json(page, _Version).time_ms
     except (msgspec.DecodeError, ValueError):
         return None
     offset_ms = told_ms - (now_ms - error_ms)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from zbk.config.http_address import host_of, is_loopback
+from zbk.conversion import convert
 from zbk.errors import InvalidOptionError
 from zbk.health.bookie_api import (
     DOCUMENT_PATH,
@@ -115,9 +116,7 @@ def _checked(url: str) -> str:
 
 def _version(url: str) -> _Version | None:
     try:
-        found = msgspec.convert(
-            json.loads(web_page(f"{url}/version", TIMEOUT_S, PAGE_SIZE_MAX)), _Version
-        )
+        found = convert(json.loads(web_page(f"{url}/version", TIMEOUT_S, PAGE_SIZE_MAX)), _Version)
     except (ValueError, RecursionError):  # other programs answer otherwise
         return None
     return found if found.process in PROCESSES else None

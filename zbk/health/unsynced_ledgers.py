@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from zbk.actors.serve.unsynced_ledgers import COUNT_MAX, Order, UnsyncedLedger, largest
+from zbk.conversion import convert
 from zbk.health.bookie_api import TIMEOUT_S, NoAnswer, ask_admin_apis
 
 PATH = "/api/v1/zbk/bookie/unsynced"
@@ -51,7 +52,7 @@ def unsynced_in_cluster(
             silent[bookie_id] = answer.why
             continue
         try:
-            told = msgspec.convert(answer, _Told)
+            told = convert(answer, _Told)
         except msgspec.ValidationError:
             silent[bookie_id] = "its answer has no ledgers"
             continue

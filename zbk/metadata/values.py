@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar
 import msgpack
 import msgspec
 
+from zbk.conversion import convert
 from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError, ZbkError
 from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.protocol.entry.digest import checksum
@@ -305,7 +306,7 @@ def decode(value_type: type[ValueT], data: bytes, path: str) -> ValueT:
     if not isinstance(version, int) or version < 1:
         raise CorruptRecordError(path, 0, f"impossible format version {version!r}")
     try:
-        value = msgspec.convert(fields, value_type, builtin_types=(bytes,))
+        value = convert(fields, value_type, builtin_types=(bytes,))
         if isinstance(value, LedgerMetadata):
             _ = value.quorum  # raises for sizes that no ledger can have
     except (msgspec.ValidationError, ZbkError) as error:

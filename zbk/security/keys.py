@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zbk.conversion import convert
 from zbk.errors import InvalidOptionError, KeyFileError
 from zbk.security.secret_file import read_private
 
@@ -107,7 +108,7 @@ def read_pair(path: str | Path) -> KeyPair:
     """
     fields = _read(Path(path), is_private=True)
     try:
-        pair = msgspec.convert(fields, KeyPair)
+        pair = convert(fields, KeyPair)
     except msgspec.ValidationError as error:
         raise KeyFileError(str(path), "it is no private key: give the file NAME.key") from error
     _check_keys(path, pair.public_key, pair.secret_key)
@@ -123,7 +124,7 @@ def read_public(path: str | Path) -> PublicKey:
     fields = _read(Path(path), is_private=False)
     fields.pop("secret_key", None)
     try:
-        found = msgspec.convert(fields, PublicKey)
+        found = convert(fields, PublicKey)
     except msgspec.ValidationError as error:
         raise KeyFileError(str(path), "it holds no key") from error
     _check_keys(path, found.public_key)

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from zbk.conversion import convert
 from zbk.errors import InvalidOptionError
 from zbk.system.private_file import open_private
 
@@ -59,7 +60,7 @@ def find_context() -> Context | None:
             text = file.read()
         import tomllib  # noqa: PLC0415 - a client with an address does not need it
 
-        return msgspec.convert(tomllib.loads(text), Context)
+        return convert(tomllib.loads(text), Context)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, not TOML, not a context

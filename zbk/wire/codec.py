@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgpack
 import msgspec
 
+from zbk.conversion import ready
 from zbk.errors import MalformedMessageError, UnknownOperationError, ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.rounds import is_ascending, little_endian
@@ -20,9 +21,11 @@ HEADER_SIZE_MAX: Final = 64 * 1024
 FRAME_COUNT_MAX: Final = 4
 
 _encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[Request | Bundle] = msgspec.msgpack.Decoder(Request | Bundle)
+_requests: msgspec.msgpack.Decoder[Request | Bundle] = msgspec.msgpack.Decoder(
+    ready(Request | Bundle)
+)
 _answers: msgspec.msgpack.Decoder[Answer | AnswerBundle] = msgspec.msgpack.Decoder(
-    Answer | AnswerBundle
+    ready(Answer | AnswerBundle)
 )
 _OPERATIONS = frozenset(kind.__struct_config__.tag for kind in (*Request.__args__, Bundle))
 

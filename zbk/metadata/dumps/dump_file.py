@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from zbk.conversion import convert
 from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError
 from zbk.metadata.stores.arguments import VALUE_SIZE_MAX, check_path, check_value
 from zbk.version import __version__
@@ -127,7 +128,7 @@ class Dump:
     def _node(self, value: dict[str, Any], offset: int) -> DumpedNode:
         try:
             data = base64.b64decode(value["value"], validate=True)
-            node = msgspec.convert({**value, "value": data}, DumpedNode)
+            node = convert({**value, "value": data}, DumpedNode)
             check_path(node.path)
             check_value(node.value)
         except (KeyError, TypeError, binascii.Error, ValueError, InvalidOptionError) as error:

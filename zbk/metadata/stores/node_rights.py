@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from zbk.conversion import decode_json
 from zbk.errors import CorruptRecordError, InvalidOptionError
 
 ACCESS: Final = "/access"
@@ -183,7 +184,7 @@ def decode_members(value: bytes) -> Members:
         CorruptRecordError: the value is none, or of another format version.
     """
     try:
-        members = msgspec.json.decode(value, type=Members)
+        members = decode_json(value, Members)
         check_members(members)
     except (msgspec.DecodeError, InvalidOptionError) as error:
         raise CorruptRecordError(ACCESS, 0, f"is no record of members: {error}") from error

@@ -26,6 +26,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from zbk.conversion import convert
 from zbk.errors import CorruptRecordError, UnsupportedVersionError
 from zbk.protocol.entry.digest import checksum
 
@@ -193,6 +194,6 @@ def _unpack(payload: bytes, where: str) -> dict[Any, Any]:
 
 def _convert(fields: dict[Any, Any], part_type: type[Any], where: str) -> Any:  # noqa: ANN401
     try:
-        return msgspec.convert(fields, part_type, builtin_types=(bytes,))
+        return convert(fields, part_type, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
         raise CorruptRecordError(where, 0, f"is of no manifest: {error}") from error

@@ -31,6 +31,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from zbk.conversion import decode_json
 from zbk.errors import CorruptRecordError
 from zbk.protocol.entry.digest import checksum
 from zbk.storage.disk.small_file import read_file, replace_file
@@ -130,6 +131,6 @@ def _decode(content: bytes, where: str) -> ServiceNote:
     if lines[2] != b"%016x" % checksum(lines[1]):
         raise CorruptRecordError(where, 0, "the checksum does not match")
     try:
-        return msgspec.json.decode(lines[1], type=ServiceNote)
+        return decode_json(lines[1], ServiceNote)
     except msgspec.ValidationError as error:
         raise CorruptRecordError(where, 0, str(error)) from error
