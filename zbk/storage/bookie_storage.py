@@ -195,7 +195,7 @@ class BookieStorage:
         replayer.note_losses(self.directories, was_killed=was_killed)
         for one in self.directories:
             with suppress(NoSpaceError), self.guard(one.path, "open"):
-                one.begin_note()
+                one.note_new_logs()
         checkpoint = self.begin_checkpoint()
         if checkpoint.ledger_count <= LEDGERS_AT_START_MAX:
             with suppress(NoSpaceError):  # the journal has all of it, synced

@@ -233,19 +233,25 @@ class LedgerDirectory:
         """
         note = self.new_logs
         lost = note.lost(log_ids(self._files, f"{self.path}/logs"), self._marked_log_id)
-        if lost or note.fault:
-            first = log_path(f"{self.path}/logs", min(lost, default=0))
+        if lost:
             LOG.error(
                 "storage.new_logs_lost",
-                "%(directory)s: entry logs that came after the last checkpoint %(reason)s",
+                "%(directory)s has lost %(log_count)d entry logs that came after the last "
+                "checkpoint, %(log)s among them",
                 directory=self.path,
-                reason=f"are missing: {first} and {len(lost) - 1} more"
-                if lost
-                else f"may be missing: {note.path} {note.fault}",
+                log_count=len(lost),
+                log=log_path("logs", min(lost)),
+            )
+        if note.fault:
+            LOG.error(
+                "storage.new_logs_unknown",
+                "%(note)s %(fault)s: entry logs that came after the last checkpoint may be lost",
+                note=note.path,
+                fault=note.fault,
             )
         return {SHARED_LOG} if note.fault else set(lost.values())
 
-    def begin_note(self) -> None:
+    def note_new_logs(self) -> None:
         """Note, durably, the logs that came after the last checkpoint, and each new one from now.
 
         Raises:

@@ -24,6 +24,8 @@ A note that is appended is not synced. It is for a bookie that was killed, whose
 there; after a loss of power, entries that no fsync covered are in doubt anyway
 (``zbk.storage.directory.serving``), and the journal shows those that were synced.
 
+A log that compaction makes is not noted: until a checkpoint, its entries are where they were, too.
+
 A log that is noted and missing is lost, unless a last mark covers it (then the census has it), or
 it is the own log of a ledger that is noted as deleted: such a log is removed without a mark.
 
