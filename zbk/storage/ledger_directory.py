@@ -231,8 +231,8 @@ class LedgerDirectory:
         Raises:
             OSError: the logs cannot be listed.
         """
-        note = self.new_logs
-        lost = note.lost(log_ids(self._files, f"{self.path}/logs"), self._marked_log_id)
+        note, existing = self.new_logs, log_ids(self._files, f"{self.path}/logs")
+        lost = note.lost(existing, self._marked_log_id, self.deleted.noted)
         if lost:
             LOG.error(
                 "storage.new_logs_lost",

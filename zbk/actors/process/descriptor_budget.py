@@ -23,7 +23,7 @@ JOURNAL_COUNT: Final = 8
 """Those of a journal: the current segment, the next one, those that wait for a sync."""
 
 DIRECTORY_COUNT: Final = 16
-"""Those of a ledger directory, without entry logs: lock, flush, compaction, scrub."""
+"""Those of a ledger directory, without entry logs: lock, flush, compaction, scrub, new logs."""
 
 OWN_LOG_FACTOR: Final = 2
 """Own logs that are open or wait for a sync, for each that may be open."""

@@ -47,6 +47,7 @@ from typing import Final
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
 from zbk.protocol.entry.digest import checksum
+from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.small_file import read_file, replace_file
 from zbk.system.files import File, FileSystem
 
@@ -94,15 +95,18 @@ class NewLogs:
         except CorruptRecordError as error:
             self.fault = error.reason
 
-    def lost(self, existing_ids: Collection[int], marked_id: int) -> Mapping[int, int]:
-        """Return those of ``found`` that no longer exist, and that no mark covers.
+    def lost(
+        self, existing_ids: Collection[int], marked_id: int, deleted: LedgerRanges
+    ) -> Mapping[int, int]:
+        """Return those of ``found`` that are lost.
 
-        ``marked_id``: the last mark covers the logs up to this one.
+        ``marked_id``: the last mark covers the logs up to this one. ``deleted``: ledgers that are
+        noted as deleted.
         """
         return {
             log_id: ledger_id
             for log_id, ledger_id in self.found.items()
-            if log_id > marked_id and log_id not in existing_ids
+            if log_id > marked_id and log_id not in existing_ids and ledger_id not in deleted
         }
 
     def begin(self, ledger_of: Mapping[int, int]) -> None:

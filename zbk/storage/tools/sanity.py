@@ -151,18 +151,17 @@ class SanityCheck:
             yield Problem(log.path, log.size or 0, "is missing" if log.size is None else cut)
 
     def _lost_new(self, lost: LostFiles, mark: LogMark | None) -> Iterator[Problem]:
+        if not was_killed(self._files, self._ledger_dirs[0], boot_id()):
+            return  # a loss of power may tear the note, and take logs
         note = NewLogs(self._files, lost.path, owner=self._bookie_id.encode())
         note.load()
-        if note.fault and self._files.exists(note.path):
+        if note.fault:
             yield Problem(note.path, 0, note.fault)
-        if not was_killed(self._files, self._ledger_dirs[0], boot_id()):
-            return
         log_dir, marked_id = f"{lost.path}/logs", mark.entry_log_id if mark else 0
         existing = log_ids(self._files, log_dir) if self._files.exists(log_dir) else []
-        for log_id, ledger_id in note.lost(existing, marked_id).items():
-            if ledger_id not in lost.deleted:  # else it was collected with its ledger
-                reason = "is missing: it came after the last checkpoint"
-                yield Problem(log_path(log_dir, log_id), 0, reason)
+        for log_id in note.lost(existing, marked_id, lost.deleted):
+            reason = "is missing: it came after the last checkpoint"
+            yield Problem(log_path(log_dir, log_id), 0, reason)
 
     def _journal(self, number: int, directory: str) -> Iterator[Problem]:
         if len(self._marks) < len(self._ledger_dirs):

@@ -179,7 +179,9 @@ def test_of_a_lost_own_log_only_its_ledger_is_in_doubt(disk: SimulatedDisk) -> N
     assert in_doubt(killed(disk, [log_path(LOGS[:-1], own)])) == {YOUNG}
 
 
-def test_an_own_log_that_was_collected_with_its_ledger_is_not_lost(disk: SimulatedDisk) -> None:
+def test_an_own_log_that_was_collected_with_its_ledger_is_not_lost(
+    disk: SimulatedDisk, caplog: pytest.LogCaptureFixture
+) -> None:
     """It goes before any checkpoint has covered it."""
     world = bookie(disk)
     add_some(world, 0, 1, ledger_id=OTHER)
@@ -191,6 +193,7 @@ def test_an_own_log_that_was_collected_with_its_ledger_is_not_lost(disk: Simulat
     assert garbage.remove_dead(garbage.left_logs())
 
     assert in_doubt(killed(disk, [])) == set()
+    assert caplog.messages == []
 
 
 def test_a_lost_log_gives_its_id_to_no_other_one(disk: SimulatedDisk) -> None:

@@ -9,6 +9,7 @@ from tests.support.damage import cut, flipped
 from tests.support.golden_bytes import golden_bytes
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import CookieMismatchError, OutOfDescriptorsError
+from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.entry_logs import new_logs
 from zbk.storage.entry_logs.new_logs import SHARED_LOG, NewLogs
 
@@ -67,11 +68,13 @@ def test_what_is_missing_and_not_covered_by_the_mark_is_lost(disk: SimulatedDisk
     for log_id, ledger_id in ((4, 17), (5, SHARED_LOG), (6, 18)):
         note.made(log_id, ledger_id, 0)
     found = loaded(disk)
+    none = LedgerRanges()
 
-    assert found.lost({3, 4, 5, 6}, 2) == {}
-    assert found.lost({3, 5, 6}, 2) == {4: 17}
-    assert found.lost({3, 4}, 2) == {5: SHARED_LOG, 6: 18}
-    assert found.lost(set(), 5) == {6: 18}
+    assert found.lost({3, 4, 5, 6}, 2, none) == {}
+    assert found.lost({3, 5, 6}, 2, none) == {4: 17}
+    assert found.lost({3, 4}, 2, none) == {5: SHARED_LOG, 6: 18}
+    assert found.lost(set(), 5, none) == {6: 18}
+    assert found.lost({3}, 2, none.with_ids([17])) == {5: SHARED_LOG, 6: 18}
 
 
 def test_a_note_that_is_missing_is_a_fault(disk: SimulatedDisk) -> None:
