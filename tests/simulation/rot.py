@@ -57,7 +57,8 @@ def lose_files(bookie: SimulatedBookie, tape: Tape) -> list[str]:
     kind = tape.draw(6)
     if kind == 0 and logs:
         bookie.oracle.is_damaged = True
-        return _removed(disk, [tape.pick(logs)])
+        newest = max(logs)  # no checkpoint may have covered it
+        return _removed(disk, [tape.pick([*logs, *[newest] * len(logs)])])
     bookie.index_vanishes()
     if kind == 1 and index_files:
         path = tape.pick(index_files)
