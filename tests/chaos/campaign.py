@@ -67,7 +67,6 @@ def run(settings: Settings, folder: Path, say: Say) -> Report:
     report = Report()
     deck = Deck(faults, dice)
     kept: list[Kept] = []
-    deadline_s = monotonic_s() + settings.seconds
     number = 0
     with ChaosCluster(
         folder / "cluster",
@@ -77,6 +76,7 @@ def run(settings: Settings, folder: Path, say: Say) -> Report:
         has_power="power" in abilities,
         has_autorecovery=settings.is_partitioned,
     ) as cluster:
+        deadline_s = monotonic_s() + settings.seconds
         while monotonic_s() < deadline_s and not (report.violations or report.troubles):
             number += 1
             left_s = max(ROUND_SECONDS_MIN, deadline_s - monotonic_s())

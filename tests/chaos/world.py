@@ -3,12 +3,14 @@
 import random
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.client import Spec
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.recording import Recorder
 from zbk.cluster.child import Child
+from zbk.errors import NoSuchLedgerError
 from zbk.protocol.entry.words import LedgerState
 
 WRITER_COUNT = 2
@@ -108,11 +110,12 @@ class World:
 
     def open_ledgers(self) -> list[int]:
         """Return the ledgers of this round that are not closed."""
-        return [
-            ledger_id
-            for ledger_id in self.ledgers()
-            if self.cluster.ledgers.read(ledger_id)[0].state is not LedgerState.CLOSED
-        ]
+        found = []
+        for ledger_id in self.ledgers():
+            with suppress(NoSuchLedgerError):  # a client has deleted it meanwhile
+                if self.cluster.ledgers.read(ledger_id)[0].state is not LedgerState.CLOSED:
+                    found.append(ledger_id)
+        return found
 
     def ledgers(self) -> list[int]:
         """Return all ledgers of this round."""

@@ -25,6 +25,7 @@ def test_every_promise_is_kept_under_faults(seed: int, tmp_path: Path) -> None:
     report = run(settings, tmp_path, said.append)
 
     assert report.violations == [], "\n".join(said)
+    assert report.troubles == [], "nothing but the harness failed"
     assert report.injected.total() >= 2
     assert report.checked["adds acknowledged"] > 100
     assert report.checked["entries read"] >= report.checked["adds acknowledged"]
