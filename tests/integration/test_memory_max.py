@@ -13,20 +13,23 @@ MIB = 1 << 20
 MEMORY_MAX = 700 * MIB
 
 
+def has_limit(pid: int) -> bool:
+    """Return whether the bytes that a process may map are limited."""
+    return resource.prlimit(pid, resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
 def address_space(pid: int) -> tuple[int, int]:
     """Return the bytes that a process may map, and those that it has mapped."""
-    limits = Path(f"/proc/{pid}/limits").read_text()
-    found = re.search(r"Max address space +(\d+)", limits)
     mapped = re.search(r"VmSize:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None, limits
     assert mapped is not None
-    return int(found[1]), int(mapped[1]) * 1024
+    return resource.prlimit(pid, resource.RLIMIT_AS)[0], int(mapped[1]) * 1024
 
 
 def test_a_bookie_that_has_used_up_its_memory_says_so_and_loses_nothing(tmp_path: Path) -> None:
     options = QUICK | {"memory_max": MEMORY_MAX}
     with LocalCluster(tmp_path / "data", bookie_count=1, bookie_options=options) as cluster:
         (bookie,) = cluster.bookies
+        wait_until(lambda: has_limit(bookie.pid), what="the limit, set once it is registered")
         limit, mapped_size = address_space(bookie.pid)
         assert MEMORY_MAX <= limit <= MEMORY_MAX + mapped_size
 
