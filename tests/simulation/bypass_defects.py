@@ -8,7 +8,6 @@ from zbk.actors.serve.log_syncs import LogsSynced, LogSyncs, SyncLogs, UnsyncedE
 from zbk.actors.serve.turn import Turn
 from zbk.storage.entry_logs.entry_log import EntryLogs
 from zbk.storage.entry_logs.log_sync import FileSync, LogSync
-from zbk.storage.entry_logs.new_logs import NewLogs
 from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.storage.unjournaled import UnjournaledScan
@@ -24,10 +23,6 @@ def syncs_nothing(self: LogSyncActor, message: SyncLogs) -> None:
 def doubts_none(_self: LedgerDirectory) -> Iterator[int]:
     """Y8: where a log is lost, only ledgers that the journal shows to lack entries are in doubt."""
     return iter(())
-
-
-def notes_nothing(_self: NewLogs, _log_id: int, _ledger_id: int, _marked_id: int) -> None:
-    """Y9: until a checkpoint, nothing but the entry logs themselves shows which there are."""
 
 
 def finds_nothing(_self: UnjournaledScan) -> int:

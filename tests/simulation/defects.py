@@ -93,7 +93,6 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.entry_logs.entry_log import EntryLogs
 from zbk.storage.entry_logs.log_sync import FileSync
-from zbk.storage.entry_logs.new_logs import NewLogs
 from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.compaction_log import CompactionLog
@@ -694,10 +693,6 @@ def _bypass_defects() -> Iterator[Defect]:
     yield Defect(
         "Y8", "a lost log leaves ledgers out of limbo of which only it had entries", 60_000,
         [(LedgerDirectory, "unjournaled_ledgers", bypass.doubts_none)], is_fast=False,
-    )  # fmt: skip
-    yield Defect(
-        "Y9", "a new entry log is not noted: where it vanishes, nothing misses it", 60_000,
-        [(NewLogs, "made", bypass.notes_nothing)], is_fast=False,
     )  # fmt: skip
 
 
