@@ -292,7 +292,7 @@ def test_unsynced_bytes_of_a_volatile_ledger_rise_and_fall(
     options = options_of(sync_interval_ms=0, checkpoint_interval_ms=3_600_000)
     with (
         LocalCluster(tmp_path / "data", bookie_count=1, bookie_options=options) as cluster,
-        zbk.connect(cluster.metadata_uri) as client,
+        zbk.connect(cluster.metadata_uri, explicit_lac_ms=0) as client,  # no idle syncs
         client.create_ledger(
             ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, ledger_type=ledger_type
         ) as ledger,

@@ -34,6 +34,14 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
         yield connected
 
 
+@pytest.fixture
+def quiet(cluster: LocalCluster) -> Iterator[zbk.Client]:
+    """A client whose writers do not sync when they are idle, either."""
+    with zbk.connect(cluster.metadata_uri, quorum_grace_ms=10_000, explicit_lac_ms=0) as connected:
+        wait_until(lambda: len(connected.list_bookies()) == 5)
+        yield connected
+
+
 class FullSpeed:
     """Appends in a thread of its own, several batches ahead, and counts what is acknowledged."""
 
@@ -113,12 +121,12 @@ def test_a_vd_writer_goes_on_with_spare_bookies_and_readers_see_what_is_synced(
 
 
 def test_what_is_acknowledged_and_not_durable_outlives_two_bookies_and_the_writer(
-    client: zbk.Client, cluster: LocalCluster
+    quiet: zbk.Client, cluster: LocalCluster
 ) -> None:
     """The first ack quorum is gone, and nobody has synced: the new bookies caught up."""
-    ledger = client.create_ledger(ledger_type="VD_JOURNAL")
+    ledger = quiet.create_ledger(ledger_type="VD_JOURNAL")
 
-    count = replace_two_under_load(client, cluster, ledger)
+    count = replace_two_under_load(quiet, cluster, ledger)
 
     with (
         zbk.connect(cluster.metadata_uri) as other,
@@ -132,20 +140,20 @@ def test_what_is_acknowledged_and_not_durable_outlives_two_bookies_and_the_write
 
 
 def test_a_sync_of_another_client_holds_the_next_fragment_above_it(
-    client: zbk.Client, cluster: LocalCluster
+    quiet: zbk.Client, cluster: LocalCluster
 ) -> None:
-    ledger = client.create_ledger(ledger_type="VD_JOURNAL")
+    ledger = quiet.create_ledger(ledger_type="VD_JOURNAL")
     ledger.append_many([ENTRY % n for n in range(100)]).result(30)
 
     with zbk.connect(cluster.metadata_uri) as other:
         assert other.sync_ledger(ledger.ledger_id) == 99
-    assert client.get_ledger_metadata(ledger.ledger_id).reported_lac == 99
+    assert quiet.get_ledger_metadata(ledger.ledger_id).reported_lac == 99
     ledger.append_many([ENTRY % n for n in range(100, 200)]).result(30)
-    kill(cluster, ensemble(client, ledger)[0])
+    kill(cluster, ensemble(quiet, ledger)[0])
     ledger.append_many([ENTRY % n for n in range(200, 300)]).result(30)
-    wait_until(lambda: len(client.get_ledger_metadata(ledger.ledger_id).fragments) == 2)
+    wait_until(lambda: len(quiet.get_ledger_metadata(ledger.ledger_id).fragments) == 2)
 
-    fragments = client.get_ledger_metadata(ledger.ledger_id).fragments
+    fragments = quiet.get_ledger_metadata(ledger.ledger_id).fragments
     assert fragments[1].first_entry_id == 100
     assert ledger.close() == 299
 
