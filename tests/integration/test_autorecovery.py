@@ -230,7 +230,9 @@ def test_an_auditor_that_dies_in_the_middle_of_an_audit_is_replaced(
 
     assert left(), "in the middle"
     wait_until(lambda: watched.auditor_pid() not in (0, first), what="another auditor")
-    wait_until(lambda: not left(), WHOLE_S, "every ledger to be whole")
+    wait_until(
+        lambda: not list(watched.tasks.list()) and not left(), WHOLE_S, "every ledger to be whole"
+    )
     watched.wait_whole()
     assert "reported; lost: " not in processes.log(list(started).index(first))
 

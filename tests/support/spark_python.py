@@ -7,10 +7,12 @@ them took half of the time of all tests of Spark. Here they are real processes w
 files and environment, and share the imports only.
 
 The parent of such a process is the starter, and not the Java. Drivers that are killed by their own
-workers have a cold Python, and so has format ``cold``: these show that workers lack no import.
+workers have a cold Python without that zip, and format ``cold`` has one with it: these show that
+workers lack no import.
 """
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -33,6 +35,26 @@ ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",  # a thread would be lost in a fork
 }
 """What the starter has, and what a process that Spark starts cannot set for itself any more."""
+
+
+_COLD: Final = """#!/bin/sh
+IFS=:
+for one in $PYTHONPATH; do
+  case $one in *.zip) ;; *) kept=$kept:$one ;; esac
+done
+PYTHONPATH=${kept#:} exec %s "$@"
+"""
+
+
+def cold_python(folder: Path) -> dict[str, str]:
+    """Make a ``python`` in a folder that finds compiled modules; return variables with it.
+
+    The processes are children of the Java, as they are with any Python.
+    """
+    python = folder / "python"
+    python.write_text(_COLD % shlex.quote(sys.executable), "utf-8")
+    python.chmod(0o755)
+    return {**os.environ, "PYSPARK_PYTHON": str(python)}
 
 
 @contextmanager

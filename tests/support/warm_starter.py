@@ -162,9 +162,23 @@ def _share_modules() -> None:
     before = set(sys.modules)
     for name in PRELOADED:
         importlib.import_module(name)
+    _compile_routes()
     shared |= {name: sys.modules[name] for name in set(sys.modules) - before}
     gc.collect()
     gc.freeze()
+
+
+def _compile_routes() -> None:
+    """Compile the patterns of the admin API's routes, which takes an eighth of a bookie's start.
+
+    The module ``re`` keeps them.
+    """
+    from starlette.routing import compile_path  # noqa: PLC0415 - to be shared
+
+    from zbk.admin.operations import OPERATIONS  # noqa: PLC0415 - to be shared
+
+    for operation in OPERATIONS:
+        compile_path(operation.path)
 
 
 def main() -> None:
