@@ -10,10 +10,12 @@ import pytest
 
 import zbk
 from tests.support.cluster import QUICK, pause
+from tests.support.machine import patient_s
 from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
+from zbk.transport import dealer_socket
 
 WAIT_S = 60.0
 SOAK_S = 60.0
@@ -126,11 +128,20 @@ def test_many_ledgers_lose_nothing_when_each_bookie_is_killed_in_turn(
     check_whole(client, chains)
 
 
+@pytest.fixture
+def patient(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[zbk.Client]:
+    """A client that replaces no bookie that hangs for as long as a test may take."""
+    patience_ms = int(patient_s(WAIT_S) * 1_000)
+    monkeypatch.setattr(dealer_socket, "HEARTBEAT_TIMEOUT_MS", patience_ms)
+    with zbk.connect(cluster.metadata_uri, request_timeout_ms=patience_ms) as connected:
+        yield connected
+
+
 def test_a_bookie_that_hangs_delays_only_ledgers_that_need_it(
-    client: zbk.Client, cluster: LocalCluster
+    patient: zbk.Client, cluster: LocalCluster
 ) -> None:
-    lone = client.create_ledgers(40, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
-    whole = client.create_ledgers(20)
+    lone = patient.create_ledgers(40, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
+    whole = patient.create_ledgers(20)
     victim = cluster.bookies[0].bookie_id
     in_need = [one for one in lone if one.metadata.last_fragment.bookies == (victim,)]
     others = [one for one in lone if one not in in_need]
@@ -147,7 +158,7 @@ def test_a_bookie_that_hangs_delays_only_ledgers_that_need_it(
         cluster.resume(0)
     for answer in waiting:
         assert answer.result(WAIT_S) == 0
-    assert client.close_all([*lone, *whole], timeout=WAIT_S) == [
+    assert patient.close_all([*lone, *whole], timeout=WAIT_S) == [
         0 if one in in_need else 19 for one in [*lone, *whole]
     ]
 
