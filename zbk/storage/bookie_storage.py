@@ -192,10 +192,13 @@ class BookieStorage:
         for one in self.directories:
             with self.guard(one.path, "open"):
                 entry_count += one.find_unjournaled(self.is_deleted)
-        replayer.note_losses(self.directories, was_killed=was_killed)
+        with self.guard(self.directories[0].path, "open"):
+            replayer.note_losses(self.directories, was_killed=was_killed)
         for one in self.directories:
             with suppress(NoSpaceError), self.guard(one.path, "open"):
                 one.note_new_logs()
+            with suppress(NoSpaceError):  # the reserve was released
+                one.note_new_logs_again()
         checkpoint = self.begin_checkpoint()
         if checkpoint.ledger_count <= LEDGERS_AT_START_MAX:
             with suppress(NoSpaceError):  # the journal has all of it, synced
@@ -210,13 +213,18 @@ class BookieStorage:
         )
 
     def close(self) -> None:
-        """Sync the journal and close all files; no other thread may use them.
+        """Sync what is not on stable storage and close all files; no other thread may use them.
+
+        Entries that went to entry logs only are synced there. The next start finds them.
 
         Raises:
             StorageFailedError: an fsync failed.
         """
         try:
             self.journals.close()
+            for one in self.directories:
+                if one.unjournaled_size:
+                    one.logs.sync()
         finally:
             for one in self.directories:
                 one.logs.close()
@@ -347,6 +355,8 @@ class BookieStorage:
         self._checkpoint = None
         for one, flush in zip(self.directories, checkpoint.flushes, strict=True):
             one.cache.end_flush(flush.flush)
+            with suppress(NoSpaceError):
+                one.note_new_logs_again()
 
     # ------------------------------------------------------------------ private
 

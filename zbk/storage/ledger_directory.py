@@ -44,8 +44,8 @@ from zbk.storage.entry_logs.entry_reader import Resolved, fetch
 from zbk.storage.entry_logs.left_logs import LeftLogs
 from zbk.storage.entry_logs.location import entry_locations
 from zbk.storage.entry_logs.lost_regions import LostRegions
-from zbk.storage.entry_logs.new_logs import SHARED_LOG, NewLogs
-from zbk.storage.entry_logs.own_logs import OwnLogLimits
+from zbk.storage.entry_logs.new_logs import NewLogs
+from zbk.storage.entry_logs.own_logs import SHARED_LOG, OwnLogLimits
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.garbage import Garbage
 from zbk.storage.index.census import Census
@@ -141,6 +141,8 @@ class LedgerDirectory:
         self._turn_drop_count = -1
         self.unjournaled_size = 0  # bytes of entries that went to an entry log only
         self._indexed_sizes: Mapping[int, int] = {}  # bytes of logs that the index on disk covers
+        self._unreadable_ids: set[int] = set()  # logs without a header
+        self._is_note_due = False  # logs are not noted any more: nothing may be added
 
     def open(self, journal_count: int, limbo: LimboFile, ask_others: AskOthers) -> int:
         """Finish an interrupted flush; return the number of index files that it touched.
@@ -214,14 +216,17 @@ class LedgerDirectory:
             CorruptRecordError: the index of a ledger is damaged.
             OSError: an fsync failed.
         """
-        return UnjournaledScan(
+        scan = UnjournaledScan(
             self._files,
             f"{self.path}/logs",
             owner=self._owner,
             cache=self.cache,
             known_sizes=self._indexed_sizes,
             is_deleted=is_deleted,
-        ).run()
+        )
+        entry_count = scan.run()
+        self._unreadable_ids = scan.unreadable_ids
+        return entry_count
 
     def owners_of_lost_logs(self) -> set[int]:
         """Return the ledgers whose own logs came after the last checkpoint, and are gone.
@@ -231,25 +236,8 @@ class LedgerDirectory:
         Raises:
             OSError: the logs cannot be listed.
         """
-        note, existing = self.new_logs, log_ids(self._files, f"{self.path}/logs")
-        lost = note.lost(existing, self._marked_log_id, self.deleted.noted)
-        if lost:
-            LOG.error(
-                "storage.new_logs_lost",
-                "%(directory)s has lost %(log_count)d entry logs that came after the last "
-                "checkpoint, %(log)s among them",
-                directory=self.path,
-                log_count=len(lost),
-                log=log_path("logs", min(lost)),
-            )
-        if note.fault:
-            LOG.error(
-                "storage.new_logs_unknown",
-                "%(note)s %(fault)s: entry logs that came after the last checkpoint may be lost",
-                note=note.path,
-                fault=note.fault,
-            )
-        return {SHARED_LOG} if note.fault else set(lost.values())
+        readable = set(log_ids(self._files, f"{self.path}/logs")) - self._unreadable_ids
+        return self.new_logs.owners_of_lost(readable, self._marked_log_id, self.deleted.noted)
 
     def note_new_logs(self) -> None:
         """Note, durably, the logs that came after the last checkpoint, and each new one from now.
@@ -257,9 +245,22 @@ class LedgerDirectory:
         Raises:
             OSError: it could not be written; nothing can be added until it can.
         """
+        self._is_note_due = True
         existing, found = log_ids(self._files, f"{self.path}/logs"), self.new_logs.found
         new = [one for one in existing if one > self._marked_log_id]
         self.new_logs.begin({one: found.get(one, SHARED_LOG) for one in new})
+        self._is_note_due = False
+
+    def note_new_logs_again(self) -> None:
+        """Do it again if it has failed.
+
+        Raises:
+            NoSpaceError: it failed again.
+            StorageFailedError: it failed for another reason.
+        """
+        if self._is_note_due:
+            with self._fail_stop.guard(self.path, "note new logs"):
+                self.note_new_logs()
 
     def unjournaled_ledgers(self) -> Iterator[int]:
         """Yield the ledgers whose entries only entry logs have until a checkpoint.
@@ -333,6 +334,7 @@ class LedgerDirectory:
             NoSpaceError: none of the entries was stored, and nothing has changed.
             StorageFailedError: writing failed, or anything failed before.
         """
+        self.note_new_logs_again()
         if self.cache.drop_count != self._turn_drop_count:
             for batch, index in zip(batches, indexes, strict=True):
                 index.prepare(batch.entry_ids)

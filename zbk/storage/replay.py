@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import filterfalse
 from typing import Final, assert_never
 
+from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, InvalidOptionError
 from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.disk.ledger_ranges import LedgerRanges
-from zbk.storage.entry_logs.new_logs import SHARED_LOG
+from zbk.storage.entry_logs.own_logs import SHARED_LOG
 from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.journal.record import (
     EntriesRecord,
@@ -79,6 +80,7 @@ class Replayer:
         self.entry_count = 0  # stored again
         self.orphan_count = 0  # records of ledgers that the bookie does not have
         self.promised = Promised()  # entries that only the entry logs have
+        self._keyed: set[int] = set()  # ledgers whose key records were applied
         self._known: dict[int, StoredLedger] = {}  # none of them goes meanwhile
         self._waiting: list[EntryBatch] = []
         self._waiting_size = 0
@@ -93,6 +95,7 @@ class Replayer:
                 if self._is_deleted(ledger_id):
                     self.orphan_count += 1
                 else:
+                    self._keyed.add(ledger_id)
                     self._set_key(ledger_id, ledger_key, ledger_type)
             case EntriesRecord(batch):
                 ledger = self._find(batch.ledger_id)
@@ -127,8 +130,9 @@ class Replayer:
         """Put ledgers in limbo that may lack entries which only entry logs had.
 
         Comes after the scan of the logs. If a log is lost, no index may know what it had of ledgers
-        that bypass the journal. A ledger that lacks entries which the journal shows to be synced
-        has lost a log. ``was_killed``: logs were noted as they were made.
+        that bypass the journal. A ledger that lacks what the journal shows has lost a log, or bytes
+        of one: entries that were synced; or, ``was_killed``, all of them, if the journal has the
+        key, which follows the first entry. ``was_killed``: logs were noted as they were made.
 
         Raises:
             StorageFailedError: it could not be written; ``NoSpaceError`` among them.
@@ -142,7 +146,8 @@ class Replayer:
                 ledger_count=len(broken),
                 ledger_id=broken[0],
             )
-        homes = {self._homes.ledger(one).home.path for one in broken}
+        evidence = [*broken, *filter(self._has_lost_all, self._keyed if was_killed else ())]
+        homes = {self._homes.ledger(one).home.path for one in evidence}
         doubtful: set[int] = set()
         for one in directories:
             owners = one.owners_of_lost_logs() if was_killed else set()
@@ -161,6 +166,20 @@ class Replayer:
             )
         if broken or more:
             self._limbo.note_lost_indexes(LedgerRanges().with_ids([*broken, *more]))
+
+    def _has_lost_all(self, ledger_id: int) -> bool:
+        """Return whether a ledger that bypasses the journal had entries, and nothing is left.
+
+        A fence or a LAC may be the first of a ledger as well. One in limbo is in doubt anyway.
+        """
+        info = None if self._is_deleted(ledger_id) else self._homes.info(ledger_id)
+        return (
+            info is not None
+            and not level_of(info.ledger_type).is_journaled
+            and (info.last_entry_id, info.explicit_lac) == (NO_ENTRY, NO_ENTRY)
+            and not info.is_fenced
+            and not self._limbo.limbo.is_miss_unknown(ledger_id, info.ledger_type)
+        )
 
     def _index_of(self, ledger_id: int) -> IndexHandle | None:
         is_here = not self._is_deleted(ledger_id) and self._homes.info(ledger_id) is not None

@@ -65,6 +65,7 @@ class UnjournaledScan:
         self._cache = cache
         self._known_sizes = known_sizes
         self._is_deleted = is_deleted
+        self.unreadable_ids: set[int] = set()  # logs that cannot be opened, or have no header
         self._handles: dict[int, IndexHandle | None] = {}  # None: not a ledger to look for
         self._entry_count = 0
 
@@ -87,16 +88,20 @@ class UnjournaledScan:
         try:
             file = self._files.open(path)
         except OSError:
-            return  # a read of it will fail
+            self.unreadable_ids.add(log_id)  # a read of it will fail
+            return
         before = self._entry_count
         with closing(file):
             start = max(LOG_HEADER_SIZE, self._known_sizes.get(log_id, 0))
+            if file.size() < LOG_HEADER_SIZE:
+                self.unreadable_ids.add(log_id)
             if file.size() <= start or not self._has_wanted(log_id):
                 return
             try:
                 check_log_header(file.pread(LOG_HEADER_SIZE, 0), self._owner, log_id, path)
             except CorruptRecordError:
-                return  # torn: no fsync has covered any of it
+                self.unreadable_ids.add(log_id)  # if power was lost, no fsync has covered any of it
+                return
             walk = BlockWalk(file, log_seed(self._owner, log_id))
             for found in walk.blocks(is_body_read=False, start=start):
                 if isinstance(found, Block) and found.is_intact:

@@ -168,7 +168,7 @@ def _change_directories(files: FileSystem, found: Expansion) -> None:
                     remove_tree(files, f"{path}/{name}")
             files.sync_dir(path)
             if path in found.new_ledger_dirs:
-                make_ledger_directory(files, path, after.ledger_dirs[0])
+                make_ledger_directory(files, path, after.ledger_dirs[0], after.bookie_id)
     for path in (*after.journal_dirs, *after.ledger_dirs):
         with FailStop().guard(path, "write"):
             write_place(files, path, place_of(after, path))

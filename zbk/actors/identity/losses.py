@@ -21,6 +21,7 @@ from zbk.storage.directory import serving, unfinished
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.directory.lost_files import LostFiles, look, scope_of
 from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.entry_logs.new_logs import note_anew
 from zbk.storage.index.census import CENSUS_NAME
 from zbk.storage.journal.last_mark import MARK_NAME
 from zbk.system.event_log import EventLog
@@ -65,7 +66,8 @@ class Losses:
         """Record, durably, the ledgers whose index files are missing; log missing entry logs.
 
         Comes after ``find``, and before storage is opened, which rebuilds what it can. Entries
-        whose log is missing are damage: the scrubber finds and reports their ledgers.
+        whose log is missing are damage: the scrubber finds and reports their ledgers. New entry
+        logs are noted (``zbk.storage.entry_logs.new_logs``): this start may be killed.
 
         Raises:
             BookieError: a command has left a directory half changed, or a part is missing.
@@ -80,6 +82,9 @@ class Losses:
             scope = scope_of(lost, next_ledger_id() if has_lost_census else 0)
             if scope.range_count:
                 self._file.note_lost_indexes(scope)
+            if not self.was_killed:
+                for one in lost:
+                    note_anew(self._files, one.path, owner, one.known_sizes)
 
     def lose_all(self, next_ledger_id: Callable[[], int]) -> None:
         """Record, durably, that all data may be lost, as after a wipe.

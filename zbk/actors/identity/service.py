@@ -40,6 +40,7 @@ from zbk.storage.directory.identity import (
 from zbk.storage.directory.service_note import OutOfService, ServiceNote, write_note
 from zbk.storage.directory.wipe import remove_tree
 from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.entry_logs.new_logs import note_anew
 from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.system.clock import wall_ms
 from zbk.system.event_log import EventLog
@@ -189,11 +190,11 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
     check_renew(files, config, path)
     note = service_note(files, config)
     others = in_service(files, config)
-    cookie = encode(local_cookie(files, config))
+    cookie = local_cookie(files, config)
     with locked(files, [*others, path]), FailStop().guard(path, "write"):
         # the cookie first: with it this can be run again; the note decides
         if read_cookie(files, path) is None:
-            write_cookie(files, path, cookie)
+            write_cookie(files, path, encode(cookie))
         for name in names_in(files, path):
             if name != COOKIE_NAME:
                 remove_tree(files, f"{path}/{name}")
@@ -202,7 +203,7 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
         if path in config.journal_dirs:
             forget_journal(files, ledger_dirs, config.journal_dirs.index(path))
         else:
-            make_ledger_directory(files, path, ledger_dirs[0])
+            make_ledger_directory(files, path, ledger_dirs[0], cookie.bookie_id)
         write_place(files, path, place_of(config, path))
         _write(files, [*others, path], note.without(path))
 
@@ -212,7 +213,7 @@ def names_in(files: FileSystem, path: str) -> list[str]:
     return [name for name in files.list_dir(path) if name not in _NOT_OURS]
 
 
-def make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
+def make_ledger_directory(files: FileSystem, path: str, other: str, bookie_id: str) -> None:
     """Make a ledger directory without ledgers, with the files of a checkpoint."""
     for name in ("index", "logs"):
         files.make_dirs(f"{path}/{name}")
@@ -223,6 +224,7 @@ def make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
     mark = LastMark(files, other, FailStop()).load()
     if mark is not None:
         LastMark(files, path, FailStop()).write(_without_ledgers(mark))
+    note_anew(files, path, bookie_id.encode(), ())
 
 
 # ------------------------------------------------------------------ private

@@ -34,11 +34,11 @@ from zbk.storage.entry_logs.format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.entry_logs.left_logs import LeftLogs, LogsAtMark
 from zbk.storage.entry_logs.location import OFFSET_MAX, split_location
 from zbk.storage.entry_logs.log_sync import FileSync, LogSync
-from zbk.storage.entry_logs.new_logs import SHARED_LOG
 from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.entry_logs.own_logs import (
     DEFAULT_OWN_LOGS,
     OWN_LOG_FILES_MAX,
+    SHARED_LOG,
     OwnLogLimits,
     OwnLogs,
 )

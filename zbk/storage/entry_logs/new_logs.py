@@ -26,15 +26,19 @@ there; after a loss of power, entries that no fsync covered are in doubt anyway
 
 A log that compaction makes is not noted: until a checkpoint, its entries are where they were, too.
 
-A log that is noted and missing is lost, unless a last mark covers it (then the census has it), or
-it is the own log of a ledger that is noted as deleted: such a log is removed without a mark.
+A log that is noted and missing, or that has no header, is lost, unless a last mark covers it (then
+the census has it), or it is the own log of a ledger that is noted as deleted: such a log is removed
+without a mark.
 
 Recovery rule: bytes at the end that are no whole record were left by an append that failed, and
 count for nothing. If the note is damaged or missing, logs may be missing, too: whatever bypasses
 the journal in this directory is in doubt. A bookie of an earlier version has no note.
 
 A start replaces the file by a synced one, with the logs that are still new; so does an append after
-``RECORD_COUNT_MAX`` records.
+``RECORD_COUNT_MAX`` records. A start after a stop in good order, or after a loss of power, does so
+before it counts as one that may be killed (``note_anew``): the note of the process before would
+tell of logs that the loss of power has taken. A start after a kill leaves the note as it is until
+it has used it.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
@@ -43,19 +47,23 @@ Threads: the owner's.
 
 import struct
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from typing import Final
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
 from zbk.protocol.entry.digest import checksum
 from zbk.storage.disk.ledger_ranges import LedgerRanges
-from zbk.storage.disk.small_file import read_file, replace_file
+from zbk.storage.disk.small_file import SIZE_MAX, read_file, replace_file
+from zbk.storage.entry_logs.entry_log import log_ids, log_path
+from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header
+from zbk.storage.entry_logs.own_logs import SHARED_LOG
+from zbk.system.event_log import EventLog
 from zbk.system.files import File, FileSystem
+
+LOG = EventLog("zbk.bookie")
 
 NEW_LOGS_NAME: Final = "new_logs"
 RECORD_COUNT_MAX: Final = 4_096
-
-SHARED_LOG: Final = -1
-"""In place of a ledger's id: the log of all ledgers without their own."""
 
 _MAGIC: Final = b"zbkW\x01\x00\x00\x00"
 _HEAD: Final = struct.Struct("<8sQ")
@@ -109,6 +117,33 @@ class NewLogs:
             if log_id > marked_id and log_id not in existing_ids and ledger_id not in deleted
         }
 
+    def owners_of_lost(
+        self, existing_ids: Collection[int], marked_id: int, deleted: LedgerRanges
+    ) -> set[int]:
+        """Log what is lost; return the ledgers whose own logs are.
+
+        ``SHARED_LOG`` is among them if a shared log is lost, or if that is not known. Arguments as
+        ``lost``.
+        """
+        lost = self.lost(existing_ids, marked_id, deleted)
+        if lost:
+            LOG.error(
+                "storage.new_logs_lost",
+                "%(directory)s has lost %(log_count)d entry logs that came after the last "
+                "checkpoint, %(log)s among them",
+                directory=self._directory,
+                log_count=len(lost),
+                log=log_path("logs", min(lost)),
+            )
+        if self.fault:
+            LOG.error(
+                "storage.new_logs_unknown",
+                "%(note)s %(fault)s: entry logs that came after the last checkpoint may be lost",
+                note=self.path,
+                fault=self.fault,
+            )
+        return {SHARED_LOG} if self.fault else set(lost.values())
+
     def begin(self, ledger_of: Mapping[int, int]) -> None:
         """Replace the note by one of these logs and of those made before this call, durably.
 
@@ -156,6 +191,8 @@ class NewLogs:
     def _found_in(self, content: bytes | None) -> Mapping[int, int]:
         if content is None:
             raise CorruptRecordError(self.path, 0, "is missing")
+        if len(content) >= SIZE_MAX:
+            raise CorruptRecordError(self.path, SIZE_MAX, "is longer than what is read of it")
         if len(content) < _HEADER_SIZE or not content.startswith(_MAGIC):
             raise CorruptRecordError(self.path, 0, "the header is damaged")
         (stored,) = _CHECKSUM.unpack_from(content, _HEAD.size)
@@ -174,3 +211,32 @@ class NewLogs:
     def _record(self, log_id: int, ledger_id: int) -> bytes:
         fields = _RECORD.pack(log_id, ledger_id)
         return fields + _CHECKSUM.pack(checksum(fields, self._owner_hash))
+
+
+def note_anew(
+    files: FileSystem, directory: str, owner: bytes, covered_ids: Collection[int]
+) -> None:
+    """Replace the note of a ledger directory, durably, by one of the logs that are there.
+
+    ``covered_ids``: logs that a checkpoint covers. Comes before the directory is opened, unless the
+    process before was killed. A log without a header is left out: a loss of power has torn it.
+
+    Raises:
+        CookieMismatchError: it is another bookie's.
+        OSError: it could not be written.
+    """
+    note, logs = NewLogs(files, directory, owner=owner), f"{directory}/logs"
+    note.load()
+    there = log_ids(files, logs) if files.exists(logs) else []
+    new = [one for one in there if one not in covered_ids and _has_header(files, logs, one, owner)]
+    note.begin({one: note.found.get(one, SHARED_LOG) for one in new})
+
+
+def _has_header(files: FileSystem, directory: str, log_id: int, owner: bytes) -> bool:
+    path = log_path(directory, log_id)
+    try:
+        with closing(files.open(path, write=False)) as file:
+            check_log_header(file.pread(LOG_HEADER_SIZE, 0), owner, log_id, path)
+    except (CorruptRecordError, CookieMismatchError, OSError):
+        return False  # its reader meets that
+    return True

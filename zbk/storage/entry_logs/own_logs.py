@@ -31,6 +31,9 @@ twice as many."""
 PAST_COUNT_MAX: Final = 10_000
 """Ledgers that are remembered because their own log is complete."""
 
+SHARED_LOG: Final = -1
+"""In place of a ledger's id: the log of all ledgers without their own."""
+
 
 class OwnLogLimits(msgspec.Struct, frozen=True):
     """Which ledgers have own logs, and how many."""

@@ -9,7 +9,7 @@ from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.unit.actors.identity.test_service import fill
 from zbk.actors.identity.expansion import check_expansion, expand
-from zbk.actors.identity.identity import check_identity, init_identity
+from zbk.actors.identity.identity import check_identity, init_identity, local_cookie
 from zbk.actors.identity.service import take_out
 from zbk.config import BookieConfig
 from zbk.errors import (
@@ -62,7 +62,7 @@ def opened(disk: SimulatedDisk, config: BookieConfig) -> BookieStorage:
         disk,
         journal_dir=config.journal_dir,
         ledger_dir=config.ledger_dir,
-        bookie_id="b",
+        bookie_id=local_cookie(disk, config).bookie_id,
         limits=StorageLimits(segment_size=1 << 16),
     )
     storage.open()

@@ -27,10 +27,12 @@ from zbk.errors import (
     StorageFailedError,
     ZbkError,
 )
+from zbk.metadata.values import Cookie, decode
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.identity import lock_directory, next_incarnation, read_cookie
 from zbk.storage.directory.service_note import NOTE_NAME
+from zbk.storage.entry_logs.new_logs import NEW_LOGS_NAME
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.storage.replay import add_batches
 
@@ -56,12 +58,18 @@ def disk(store: MemoryStore) -> SimulatedDisk:
     return disk
 
 
+def id_on(disk: SimulatedDisk) -> str:
+    """Return the id in the cookies, if there are any."""
+    found = next(filter(None, (read_cookie(disk, one) for one in (*JOURNALS, *LEDGERS))), None)
+    return "b" if found is None else decode(Cookie, found, "cookie").bookie_id
+
+
 def storage_of(disk: SimulatedDisk) -> BookieStorage:
     return BookieStorage(
         disk,
         journal_dir=JOURNALS,
         ledger_dir=LEDGERS,
-        bookie_id="b",
+        bookie_id=id_on(disk),
         out_of_service=service_note(disk, CONFIG).paths,
         limits=StorageLimits(segment_size=1 << 16),
     )
@@ -261,6 +269,7 @@ def test_a_renewed_directory_is_in_service_and_empty(
 
     check_identity(disk, store, CONFIG)
     assert in_service(disk, CONFIG) == ALL
+    assert {f"{one}/{NEW_LOGS_NAME}" for one in LEDGERS} <= set(disk.paths()), "it may be killed"
     storage, _ = started(disk, next_ledger_id=20)
     held = storage.ledgers()
     assert {10, 11, 12, 13} <= set(held)

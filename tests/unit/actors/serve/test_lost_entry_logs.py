@@ -1,67 +1,32 @@
 """Entry logs that vanish while the process is down: what only they had is not denied."""
 
-from collections.abc import Iterable
 from copy import deepcopy
 from random import Random
 
 import pytest
 
+from tests.support.killed_bookie import (
+    BYPASS,
+    JOURNALED,
+    LOGS,
+    OTHER,
+    PD,
+    YOUNG,
+    add_large,
+    add_some,
+    bookie,
+    in_doubt,
+    killed,
+)
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, read_lac, write_lac
-from zbk.durability.limbo import LossReason
-from zbk.protocol.entry.words import LedgerType
+from tests.support.storage_actor import KEY, LEDGER_ID, add, batch, read_lac, write_lac
 from zbk.storage.entry_logs.entry_log import log_path
-from zbk.storage.entry_logs.own_logs import OwnLogLimits
 from zbk.wire.messages import Sync
-
-BYPASS = LedgerType.VD_BYPASS_JOURNAL
-PD = LedgerType.PD_JOURNAL
-LOGS = "/b/ledgers/logs/"
-YOUNG, OTHER, JOURNALED = 5, 6, 9
 
 
 @pytest.fixture
 def disk() -> SimulatedDisk:
     return SimulatedDisk()
-
-
-OWN_SIZE = 400
-OWN_LOGS = OwnLogLimits("bypass", 4, OWN_SIZE)
-
-
-def bookie(disk: SimulatedDisk, *, was_killed: bool = False) -> World:
-    return World(
-        disk, "/b", segment_size=1 << 16, log_size_max=4_000, own_logs=OWN_LOGS,
-        was_killed=was_killed,
-    )  # fmt: skip
-
-
-def add_some(
-    world: World, first: int, count: int, ledger_id: int = LEDGER_ID, kind: LedgerType = BYPASS
-) -> None:
-    payloads = [b"<%03d>" % number for number in range(first, first + count)]
-    world.say(*add(batch(first, payloads, ledger_id=ledger_id), kind=kind))
-    world.written()
-
-
-def add_large(world: World, first: int, ledger_id: int) -> None:
-    """Add what gives a ledger an entry log of its own."""
-    world.say(*add(batch(first, [b"L" * OWN_SIZE], ledger_id=ledger_id), kind=BYPASS))
-    world.written()
-
-
-def killed(disk: SimulatedDisk, lost_logs: Iterable[str]) -> World:
-    """Kill the process, take logs away, and start again."""
-    disk.process_crash()
-    for path in lost_logs:
-        disk.remove_at_rest(path)
-    return bookie(disk, was_killed=True)
-
-
-def in_doubt(world: World) -> set[int]:
-    limbo = world.storage.limbo.limbo
-    assert limbo.reasons in ((), (LossReason.INDEX_LOST,))
-    return {one for one in range(20) if limbo.is_miss_unknown(one, BYPASS)}
 
 
 def test_a_lost_log_puts_ledgers_in_doubt_that_no_index_has(disk: SimulatedDisk) -> None:

@@ -1,6 +1,7 @@
 """The note of new entry logs: what a start learns of logs that no checkpoint covers."""
 
 import errno
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -11,7 +12,10 @@ from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import CookieMismatchError, OutOfDescriptorsError
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.entry_logs import new_logs
-from zbk.storage.entry_logs.new_logs import SHARED_LOG, NewLogs
+from zbk.storage.entry_logs.entry_log import log_path
+from zbk.storage.entry_logs.format import encode_log_header
+from zbk.storage.entry_logs.new_logs import NewLogs, note_anew
+from zbk.storage.entry_logs.own_logs import SHARED_LOG
 
 PATH = "/l/new_logs"
 
@@ -75,6 +79,33 @@ def test_what_is_missing_and_not_covered_by_the_mark_is_lost(disk: SimulatedDisk
     assert found.lost({3, 4}, 2, none) == {5: SHARED_LOG, 6: 18}
     assert found.lost(set(), 5, none) == {6: 18}
     assert found.lost({3}, 2, none.with_ids([17])) == {5: SHARED_LOG, 6: 18}
+
+
+def test_a_note_that_is_longer_than_what_is_read_of_it_is_a_fault(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = begun(disk)
+    note.made(4, 17, 0)
+    monkeypatch.setattr(new_logs, "SIZE_MAX", len(disk.content(PATH)))
+
+    found = loaded(disk)
+
+    assert (found.fault, found.found) == ("is longer than what is read of it", {})
+
+
+def test_a_note_that_is_made_anew_has_the_logs_that_are_there(disk: SimulatedDisk) -> None:
+    """A loss of power took log 5, and the header of log 6. A checkpoint covers log 3."""
+    note = begun(disk)
+    for log_id, ledger_id in ((4, 17), (5, 18), (6, 19)):
+        note.made(log_id, ledger_id, 0)
+    disk.make_dirs("/l/logs")
+    for log_id in (3, 4, 6):
+        with closing(disk.open(log_path("/l/logs", log_id), create=True)) as file:
+            file.pwrite([encode_log_header(b"bookie-1", log_id) if log_id < 6 else b""], 0)
+
+    note_anew(disk, "/l", b"bookie-1", {3})
+
+    assert loaded(disk.crash(Random(2))).found == {4: 17}
 
 
 def test_a_note_that_is_missing_is_a_fault(disk: SimulatedDisk) -> None:
