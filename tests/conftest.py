@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests.support import warm_start
+from tests.support import patient_starts, warm_start
 from tests.support.compiled import compile_all
 from tests.support.machine import patient_s
 from tests.support.memory_store import open_memory_stores_by_address
@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     open_memory_stores_by_address()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    patient_starts.install()
     warm_start.install()
     if config.getoption("numprocesses", None):
         compile_all(config)

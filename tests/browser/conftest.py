@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import zbk
+from tests.support.machine import patient_s
 from zbk.cluster.local import LocalCluster
 from zbk.console.console import running_console
 
@@ -75,6 +76,7 @@ def browser() -> Iterator["webdriver.Chrome"]:
     options.add_argument("--window-size=1280,860")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = Chrome(options, Service(DRIVER))
-    driver.set_page_load_timeout(30)
+    driver.set_page_load_timeout(patient_s(30))
+    driver.set_script_timeout(patient_s(30))
     yield driver
     driver.quit()

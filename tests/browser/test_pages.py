@@ -15,6 +15,7 @@ from selenium.webdriver.common.keys import Keys
 
 import zbk
 from tests.browser.conftest import Site
+from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:  # it takes long, and most processes run no test of this file
@@ -43,7 +44,7 @@ def path_of(name: str, site: Site) -> str:
 
 
 def twin(site: Site, path: str, query: str = "") -> dict[str, Any]:
-    with urlopen(f"{site.url}{path}.json{query}", timeout=10) as answer:  # noqa: S310 - our own
+    with urlopen(f"{site.url}{path}.json{query}", timeout=patient_s(10)) as answer:  # noqa: S310 - our own
         found: dict[str, Any] = json.loads(answer.read())
     return found
 
@@ -71,6 +72,13 @@ def wrong_now(browser: "webdriver.Chrome") -> str:
     return str(browser.execute_script(script))
 
 
+def texts(browser: "webdriver.Chrome", selector: str) -> list[str]:
+    """The texts of elements as one sees them, read in one step: the page replaces its parts."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.innerText)"
+    found: list[str] = browser.execute_script(script, selector)
+    return found
+
+
 def shown(browser: "webdriver.Chrome", selector: str, end: str) -> list[str]:
     """The texts of figures that end so, read in one step: the page replaces its figures."""
     script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
@@ -95,6 +103,16 @@ def wait_for(is_so: Callable[[], bool]) -> None:
     wait_until(is_so_now, 30.0)
 
 
+def act(step: Callable[[], None]) -> None:
+    """Click or type, once; again if the page has replaced the element just before."""
+
+    def is_done() -> bool:
+        step()
+        return True
+
+    wait_for(is_done)
+
+
 def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(
     site: Site, browser: "webdriver.Chrome"
 ) -> None:
@@ -105,7 +123,7 @@ def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(
     site.cluster.kill(victim.index)
     # the open page shows it without a reload
     wait_for(lambda: "not registered" in text_of_live(browser))
-    assert "problem" in browser.find_element(By.CLASS_NAME, "numbers").text
+    assert "problem" in texts(browser, ".numbers")[0]
     wait_for(lambda: victim.bookie_id in wrong_now(browser))
     for name in OF_A_LOSS if IMAGES else ():
         browser.get(f"{site.url}{path_of(name, site)}")
@@ -120,11 +138,12 @@ def test_a_lost_bookie_is_shown_until_its_ledgers_are_repaired(
     )
     browser.get(site.url)
     wait_for(lambda: "none: each ledger that was counted" in wrong_now(browser))
-    with urlopen(f"{site.url}/events.jsonl?lane={victim.bookie_id}", timeout=10) as answer:  # noqa: S310
+    events = f"{site.url}/events.jsonl?lane={victim.bookie_id}"
+    with urlopen(events, timeout=patient_s(10)) as answer:  # noqa: S310 - our own
         kinds = {json.loads(line)["kind"] for line in answer}
     assert {"lost", "counts as lost"} <= kinds
     browser.get(f"{site.url}/bookies")
-    assert browser.find_element(By.CSS_SELECTOR, "tbody tr td").text == victim.bookie_id
+    assert texts(browser, "tbody tr td")[0] == victim.bookie_id
     site.cluster.restart(victim.index)
     wait_for(lambda: twin(site, "/index")["headline"]["bookie_count"] == 4)
     assert errors_in(browser) == []
@@ -164,7 +183,7 @@ def test_zooming_into_a_striped_ledger_shows_which_bookies_have_which_entry(
 ) -> None:
     browser.get(f"{site.url}/ledgers/{site.striped_id}")
     assert browser.find_elements(By.CSS_SELECTOR, "svg rect.striped")
-    browser.find_element(By.NAME, "at").send_keys("10", Keys.ENTER)
+    act(lambda: browser.find_element(By.NAME, "at").send_keys("10", Keys.ENTER))
     wait_for(lambda: browser.current_url.endswith("?at=10"))
     wait_for(lambda: len(shown(browser, "rect.block title", "entry 12 stored")) == 2)  # Qw
     browser.execute_script("document.querySelector('a[rel=next]').click()")
@@ -180,13 +199,12 @@ def test_the_gap_of_a_vd_ledger_is_what_a_loss_of_power_takes_now(
     writer = site.client.create_ledger(ledger_type=ledger_type)
     writer.append_many([b"y" * 100] * 100).result()
     browser.get(f"{site.url}/ledgers/{writer.ledger_id}")
-    headings = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "section h2")]
-    assert "Durability gap" in headings
+    assert "Durability gap" in texts(browser, "section h2")
     assert "there is no gap" not in browser.find_element(By.TAG_NAME, "main").text
     wait_for(lambda: at_risk(browser) == [100] * 3)  # the open page asks again and again
     browser.get(f"{site.url}/durability")
-    links = browser.find_elements(By.CSS_SELECTOR, "section:first-of-type tbody td:first-child a")
-    assert str(writer.ledger_id) in [one.text for one in links]
+    links = texts(browser, "section:first-of-type tbody td:first-child a")
+    assert str(writer.ledger_id) in links
     writer.sync()
     browser.get(f"{site.url}/ledgers/{writer.ledger_id}")
     wait_for(lambda: set(at_risk(browser)) == {0})  # the sync did not wait for the third bookie
@@ -230,7 +248,7 @@ def test_an_action_shows_its_consequence_and_command_and_runs(
     with zbk.connect(site.cluster.metadata_uri) as client, client.create_ledger() as ledger:
         ledger.append(b"away")
     browser.get(f"{site.url}/ledgers/{ledger.ledger_id}")
-    browser.find_element(By.PARTIAL_LINK_TEXT, "Delete").click()
+    act(lambda: browser.find_element(By.PARTIAL_LINK_TEXT, "Delete").click())
     text = browser.find_element(By.ID, "content").text
     assert "cannot be undone" in text
     assert f"zbk ledger delete {ledger.ledger_id} --yes" in text

@@ -21,6 +21,7 @@ from tests.support.lost_bookies import (
     Ledgers,
     Watched,
 )
+from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
@@ -122,7 +123,8 @@ def test_two_bookies_lost_at_once_are_not_waited_for_but_with_the_brake(
     """F20: the delay is for one lost bookie; two of six are looked at again, if so configured."""
     victims = [bookie.bookie_id for bookie in cluster.bookies[:2]]
     ledgers = Ledgers(client, *victims, kinds=[ALL_ACKNOWLEDGE] * 2)
-    processes.start(lost_bookie_delay_ms="1h", brake_share_percent=share, brake_hold_ms="1500ms")
+    hold = f"{int(patient_s(1.5) * 1_000)}ms"
+    processes.start(lost_bookie_delay_ms="1h", brake_share_percent=share, brake_hold_ms=hold)
     watched.wait_ready()
 
     cluster.terminate(0)

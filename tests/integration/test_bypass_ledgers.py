@@ -20,13 +20,15 @@ SIZE = 1_000
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "data", bookie_options={"sync_interval_ms": 0}) as running:
+    """Three bookies that sync only when they are asked to; a checkpoint would, too."""
+    unsynced = {"sync_interval_ms": 0, "checkpoint_interval_ms": 3_600_000}
+    with LocalCluster(tmp_path / "data", bookie_options=unsynced) as running:
         yield running
 
 
 @pytest.fixture
 def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
-    with zbk.connect(cluster.metadata_uri, explicit_lac_ms=0) as connected:
+    with zbk.connect(cluster.metadata_uri, explicit_lac_ms=0, quorum_grace_ms=20_000) as connected:
         yield connected
 
 

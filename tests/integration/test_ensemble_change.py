@@ -9,6 +9,7 @@ import pytest
 import zbk
 from tests.support.cluster import pause
 from tests.support.lost_bookies import Autorecoveries, Watched
+from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import BOOKIE_PROGRAM, LocalCluster
@@ -319,7 +320,8 @@ def test_autorecovery_leaves_a_vd_ledger_to_its_healthy_writer(
         Autorecoveries(cluster.metadata_uri, tmp_path) as processes,
         ClusterConnection(cluster.metadata_uri) as connection,
     ):
-        processes.start(open_ledger_grace_ms="1500ms", repair_retry_ms_max="1600ms")
+        grace, longest_pause = (f"{int(patient_s(limit_s) * 1_000)}ms" for limit_s in (1.5, 1.6))
+        processes.start(open_ledger_grace_ms=grace, repair_retry_ms_max=longest_pause)
         watched = Watched(connection)
         watched.wait_ready()
         assert append_one()

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.cpu_limit import GROUPS, limited_cpu, settings_of
 from tests.support.experiment import run_experiment
+from tests.support.machine import patient_s
 from zbk.errors import InvalidOptionError
 
 BUSY = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
@@ -35,7 +36,7 @@ def test_a_limited_process_gets_its_part_of_a_core_and_leaves_no_group(percent: 
         (group,) = set(parent.iterdir()) - before
         for name, wanted in settings.items():
             assert (group / name).read_text().strip() == wanted
-        process.communicate(b"x", timeout=60)
+        process.communicate(b"x", timeout=patient_s(60))
         lines = (line.split() for line in (group / "cpu.stat").read_text().splitlines())
         throttled = int(dict(lines)["nr_throttled"])
     assert throttled >= 10, "0.2 s at a part of each period"

@@ -11,6 +11,7 @@ import pytest
 
 import zbk
 from tests.support.cluster import QUICK, pause
+from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
@@ -29,6 +30,15 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
     with zbk.connect(
         cluster.metadata_uri, quorum_grace_ms=2_000, request_timeout_ms=2_000
+    ) as connected:
+        yield connected
+
+
+@pytest.fixture
+def patient(cluster: LocalCluster) -> Iterator[zbk.Client]:
+    """A client that waits until a restarted bookie has caught up, which may take long."""
+    with zbk.connect(
+        cluster.metadata_uri, quorum_grace_ms=20_000, request_timeout_ms=2_000
     ) as connected:
         yield connected
 
@@ -74,9 +84,9 @@ def check_all(client: zbk.Client, ledger_id: int, count: int) -> None:
 
 @pytest.mark.parametrize("ledger_type", list(zbk.LedgerType))
 def test_kill_9_of_each_bookie_under_load_loses_nothing_acknowledged(
-    client: zbk.Client, cluster: LocalCluster, ledger_type: zbk.LedgerType
+    patient: zbk.Client, cluster: LocalCluster, ledger_type: zbk.LedgerType
 ) -> None:
-    ledger = client.create_ledger(ledger_type=ledger_type)
+    ledger = patient.create_ledger(ledger_type=ledger_type)
     load = Load(ledger)
     for index in range(3):
         load.wait_for_more(500)
@@ -89,7 +99,7 @@ def test_kill_9_of_each_bookie_under_load_loses_nothing_acknowledged(
 
     ledger.close()
 
-    check_all(client, ledger.ledger_id, load.acked_count)
+    check_all(patient, ledger.ledger_id, load.acked_count)
 
 
 def test_kill_9_of_all_bookies_loses_nothing_acknowledged(
@@ -253,11 +263,14 @@ def lazy(tmp_path: Path) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def hasty(lazy: LocalCluster) -> Iterator[zbk.Client]:
-    """A client that waits for nothing for long, and asks for no sync by itself."""
+    """A client that waits for nothing for long, and asks for no sync by itself.
+
+    A healthy bookie answers within its limits.
+    """
     limits: zbk.ClientOptions = {
-        "quorum_grace_ms": 300,
-        "request_timeout_ms": 300,
-        "default_timeout_ms": 1_000,
+        "quorum_grace_ms": int(patient_s(0.3) * 1_000),
+        "request_timeout_ms": int(patient_s(0.3) * 1_000),
+        "default_timeout_ms": int(patient_s(1.0) * 1_000),
         "explicit_lac_ms": 0,
     }
     with zbk.connect(lazy.metadata_uri, **limits) as connected:

@@ -9,7 +9,9 @@ import pytest
 import zbk
 from tests.chaos.cluster import PlacedCluster
 from tests.chaos.network import ProxiedNetwork
+from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
+from zbk.transport import dealer_socket
 
 ENTRY = b"%08d" + b"." * 292
 CUT_COUNT = 6
@@ -39,6 +41,15 @@ def client(cluster: PlacedCluster) -> Iterator[zbk.Client]:
     with zbk.connect(
         cluster.metadata_uri, request_timeout_ms=1_000, quorum_grace_ms=3_000
     ) as connected:
+        yield connected
+
+
+@pytest.fixture
+def patient(cluster: PlacedCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[zbk.Client]:
+    """A client that waits for what is held back for as long as a test may take."""
+    patience_ms = int(patient_s(60) * 1_000)
+    monkeypatch.setattr(dealer_socket, "HEARTBEAT_TIMEOUT_MS", patience_ms)
+    with zbk.connect(cluster.metadata_uri, request_timeout_ms=patience_ms) as connected:
         yield connected
 
 
@@ -131,10 +142,10 @@ def test_a_close_ends_at_the_last_acknowledged_entry_whatever_was_pending(
 
 
 def test_adds_that_arrive_after_another_client_closed_the_ledger_are_refused(
-    client: zbk.Client, cluster: PlacedCluster, network: ProxiedNetwork
+    patient: zbk.Client, cluster: PlacedCluster, network: ProxiedNetwork
 ) -> None:
     """B15: they were sent before the recovery and reach the bookies behind its fence."""
-    ledger = client.create_ledger()
+    ledger = patient.create_ledger()
     ledger.append_many(payloads(10)).result(10)
     for proxy in network.proxies:
         proxy.freeze()
@@ -151,7 +162,7 @@ def test_adds_that_arrive_after_another_client_closed_the_ledger_are_refused(
         assert caught.value.outcome == "unknown"
     with pytest.raises((zbk.LedgerFencedError, zbk.LedgerClosedError)):
         ledger.close()
-    with client.open_ledger(ledger.ledger_id) as reader:
+    with patient.open_ledger(ledger.ledger_id) as reader:
         assert reader.last_add_confirmed == 9
         assert [bytes(e.payload) for e in reader.read(0, 9)] == payloads(10)
 

@@ -308,7 +308,7 @@ def test_a_striped_volatile_ledger_is_recovered_up_to_its_last_entry(client: zbk
 
 def test_more_bookies_than_there_are_is_a_clear_error(cluster: LocalCluster) -> None:
     with (
-        zbk.connect(cluster.metadata_uri, connect_timeout_ms=200) as client,
+        zbk.connect(cluster.metadata_uri, connect_timeout_ms=2_000) as client,
         pytest.raises(zbk.NotEnoughBookiesError),
     ):
         client.create_ledger(ensemble_size=4)

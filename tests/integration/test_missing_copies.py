@@ -12,6 +12,7 @@ import pytest
 
 import zbk
 from tests.support.cluster import QUICK, pause
+from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.ledger_checks import LedgerChecker
@@ -20,7 +21,7 @@ from zbk.cluster.local import LocalCluster
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicatedLedger
 from zbk.system.clock import monotonic_s
 
-SILENCE_MS = 400
+SILENCE_MS = int(patient_s(0.4) * 1_000)
 WHOLE_S = 60.0
 NO_SPARE = LedgerOptions(
     ensemble_size=4, write_quorum_size=4, ack_quorum_size=3, ledger_type="VD_JOURNAL"

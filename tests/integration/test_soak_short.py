@@ -5,6 +5,7 @@ from pathlib import Path
 from tests.soak.mixed.campaign import Settings, run
 from tests.soak.mixed.payloads import MIB
 from tests.soak.mixed.report import markdown
+from tests.support.machine import patient_s
 
 
 def test_a_short_mixed_run_passes(tmp_path: Path) -> None:
@@ -13,7 +14,7 @@ def test_a_short_mixed_run_passes(tmp_path: Path) -> None:
     report = run(
         Settings(
             seed=7,
-            seconds=8.0,
+            seconds=patient_s(8.0),
             is_sqlite=True,
             rate_size=2 * MIB,
             live_size_max=12 * MIB,

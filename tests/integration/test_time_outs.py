@@ -12,6 +12,7 @@ import pytest
 
 import zbk
 from tests.support.cluster import pause
+from tests.support.machine import patient_s
 from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_proxy import GET_CHILDREN, ZooKeeperProxy
@@ -69,13 +70,13 @@ def silent_bookies(cluster: LocalCluster) -> Iterator[None]:
 
 
 @contextmanager
-def in_time() -> Iterator[None]:
+def in_time(timeout_s: float = TIMEOUT_S) -> Iterator[None]:
     """Expect that no answer comes, and that this is known soon after the time-out."""
     started_s = monotonic_s()
     with pytest.raises(zbk.UnavailableError):
         yield
     taken_s = monotonic_s() - started_s
-    assert TIMEOUT_S * 0.9 <= taken_s < LONGEST_S
+    assert timeout_s * 0.9 <= taken_s < LONGEST_S
 
 
 def written(client: zbk.Client) -> zbk.LedgerWriter:
@@ -171,8 +172,8 @@ def test_connecting_where_the_store_falls_silent(
 ) -> None:
     threads = NewThreads()
     proxy.hold_next_request(GET_CHILDREN)  # for the bookies, after the session and the cluster
-    with in_time():
-        zbk.connect(proxy.uri_like(cluster.metadata_uri), connect_timeout_ms=int(1_000 * TIMEOUT_S))
+    with in_time(3.0):  # the store has to answer before it falls silent
+        zbk.connect(proxy.uri_like(cluster.metadata_uri), connect_timeout_ms=3_000)
     assert proxy.request_is_held.is_set()
     proxy.release_request()
     names = {"zbk-dealer", "zbk-zookeeper-callbacks"}
@@ -198,8 +199,9 @@ def silent_servers(count: int) -> Iterator[str]:
 def test_connecting_to_servers_that_are_silent() -> None:
     with silent_servers(3) as hosts:
         started_s = monotonic_s()
-        with pytest.raises(zbk.MetadataUnavailableError, match="within 3 s") as caught:
+        left = r"within (3|2\.\d) s"  # of the time-out, when the client's modules are loaded
+        with pytest.raises(zbk.MetadataUnavailableError, match=left) as caught:
             zbk.connect(f"zk://{hosts}/zbk", connect_timeout_ms=3_000)
-        assert monotonic_s() - started_s < 4.5
+        assert monotonic_s() - started_s < 3 + patient_s(1.5)
     for host in hosts.split(","):
         assert host in str(caught.value), "each is named, with what came of it"

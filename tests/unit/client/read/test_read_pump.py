@@ -277,7 +277,8 @@ def test_the_lac_rises_with_what_is_read(
 def test_after_a_time_out_a_read_goes_on_with_what_came_meanwhile() -> None:
     requests = FakeRequests({b: range(1) for b in ("b1", "b2", "b3")})
     requests.silent = set(requests.held)
-    context = LedgerContext(LedgerRequests.of(OPEN, b"k" * 16), requests, DIGEST, ClientConfig())
+    config = ClientConfig(speculative_read_ms=0)
+    context = LedgerContext(LedgerRequests.of(OPEN, b"k" * 16), requests, DIGEST, config)
     pump = ReadPump(context, OPEN, never, learn_nothing, 0, 0, bookie_id=None, timeout_s=60.0)
 
     for _ in range(2):
