@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from zbk.durability.limbo import LossReason
+from zbk.errors import NoSpaceError
 from zbk.storage.directory import serving, unfinished
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.directory.lost_files import LostFiles, look, scope_of
@@ -82,9 +83,8 @@ class Losses:
             scope = scope_of(lost, next_ledger_id() if has_lost_census else 0)
             if scope.range_count:
                 self._file.note_lost_indexes(scope)
-            if not self.was_killed:
-                for one in lost:
-                    note_anew(self._files, one.path, owner, one.known_sizes)
+        for one in () if self.was_killed else lost:
+            self._note_logs(one, owner)
 
     def lose_all(self, next_ledger_id: Callable[[], int]) -> None:
         """Record, durably, that all data may be lost, as after a wipe.
@@ -172,6 +172,13 @@ class Losses:
         if self._files.exists(f"{directory}/{MARK_NAME}"):
             unfinished.check_whole(self._files, directory)
         return look(self._files, directory, owner)
+
+    def _note_logs(self, found: LostFiles, owner: bytes) -> None:
+        """Note the new entry logs of a directory, if there is space for that."""
+        for _ in range(2):  # lack of space releases the reserve
+            with suppress(NoSpaceError), self._file.guard("note new logs", found.path):
+                note_anew(self._files, found.path, owner, found.known_sizes)
+                return
 
     def _tell_lost(self, lost: LostFiles) -> None:
         if lost.census_fault:

@@ -112,9 +112,12 @@ class LimboFile:
         """Return the error that means neither yes nor no."""
         return UnknownLedgerStateError(ledger_id, self._bookie_id)
 
-    def guard(self, operation: str) -> AbstractContextManager[None]:
-        """Return a context in which an ``OSError`` fails this directory (``FailStop.guard``)."""
-        return self._fail_stop.guard(self.directory, operation)
+    def guard(self, operation: str, path: str = "") -> AbstractContextManager[None]:
+        """Return a context in which an ``OSError`` fails this directory (``FailStop.guard``).
+
+        ``path``: or another one of the bookie.
+        """
+        return self._fail_stop.guard(path or self.directory, operation)
 
     def load(self) -> None:
         """Read the file, if there is one.

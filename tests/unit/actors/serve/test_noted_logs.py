@@ -37,10 +37,13 @@ def disk() -> SimulatedDisk:
     return made
 
 
+def limbo_on(disk: SimulatedDisk) -> LimboFile:
+    return LimboFile(disk, LEDGERS, bookie_id="b-test", fail_stop=FailStop())
+
+
 def losses_found(disk: SimulatedDisk, boot_id: str = "boot-1") -> Losses:
     """Do what a start does before it opens storage."""
-    limbo = LimboFile(disk, LEDGERS, bookie_id="b-test", fail_stop=FailStop())
-    losses = Losses(disk, limbo, [LEDGERS], boot_id)
+    losses = Losses(disk, limbo_on(disk), [LEDGERS], boot_id)
     losses.find(lambda: 20, is_wiped_on_purpose=False)
     losses.find_lost_files(b"b-test", lambda: 20)
     losses.begin_serving()
@@ -191,6 +194,23 @@ def test_a_loss_that_was_cleared_does_not_come_back_though_there_was_no_space_fo
     world.checkpoint()
 
     assert in_doubt(killed(disk, [])) == set()
+
+
+@pytest.mark.parametrize("attempt_count", [1, 2])
+def test_a_bookie_without_space_for_the_note_starts(
+    disk: SimulatedDisk, attempt_count: int
+) -> None:
+    """It may be the disk of one directory of several: the others serve."""
+    started(disk).storage.close()
+    Losses(disk, limbo_on(disk), [LEDGERS], "boot-1").end_serving()
+    for _ in range(attempt_count):
+        disk.faults.append(Fault("create", errno.ENOSPC, path_part="new_logs.new"))
+
+    world = started(disk)
+
+    assert disk.faults == []
+    add_some(world, 0, 3)
+    assert in_doubt(killed(disk, disk.paths(LOGS))) == {LEDGER_ID}
 
 
 @pytest.mark.parametrize("seed", range(5))
