@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import zbk
-from tests.support.cluster import QUICK, pause
+from tests.support.cluster import pause
 from tests.support.machine import patient_s
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
@@ -22,6 +22,9 @@ from zbk.metadata.records.underreplication import MissingReason, Underreplicated
 from zbk.system.clock import monotonic_s
 
 SILENCE_MS = int(patient_s(0.4) * 1_000)
+LASTING = {"session_timeout_ms": 5 * SILENCE_MS}
+"""A bookie that hangs remains registered for long enough to take the place of another."""
+
 WHOLE_S = 60.0
 NO_SPARE = LedgerOptions(
     ensemble_size=4, write_quorum_size=4, ack_quorum_size=3, ledger_type="VD_JOURNAL"
@@ -111,7 +114,7 @@ class Story:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder: Path = tmp_path_factory.mktemp("missing") / "data"
     with (
-        LocalCluster(folder, bookie_count=4, bookie_options=QUICK) as cluster,
+        LocalCluster(folder, bookie_count=4, bookie_options=LASTING) as cluster,
         ClusterConnection(cluster.metadata_uri) as connection,
         zbk.connect(cluster.metadata_uri, request_timeout_ms=SILENCE_MS) as client,
     ):
