@@ -199,9 +199,9 @@ def silent_servers(count: int) -> Iterator[str]:
 def test_connecting_to_servers_that_are_silent() -> None:
     with silent_servers(3) as hosts:
         started_s = monotonic_s()
-        left = r"within (3|2\.\d) s"  # of the time-out, when the client's modules are loaded
-        with pytest.raises(zbk.MetadataUnavailableError, match=left) as caught:
-            zbk.connect(f"zk://{hosts}/zbk", connect_timeout_ms=3_000)
+        with pytest.raises(zbk.MetadataUnavailableError, match="within 3 s") as caught:
+            # what is left of it is told, rounded, when the client comes to the session
+            zbk.connect(f"zk://{hosts}/zbk", connect_timeout_ms=3_040)
         assert monotonic_s() - started_s < 3 + patient_s(1.5)
     for host in hosts.split(","):
         assert host in str(caught.value), "each is named, with what came of it"
