@@ -47,6 +47,9 @@ HEADER_SIZE: Final = 40
 
 _CHUNK_COUNT: Final = 128
 
+_LARGE_SIZE: Final = 4096
+"""Bytes of a payload from which on a second copy of it costs more than a third piece to join."""
+
 _HEADER = Struct("<IIqqqq")  # payload_size, version | digest_code << 8, ids, lac, length
 _START = Struct("<II")
 _START_AND_LEDGER = Struct("<IIq")
@@ -123,7 +126,8 @@ def encode_entries(
     """Return the body of a batch, which is the entries back to back, and the size of each entry.
 
     ``length`` is the ledger's length before the first entry. This is the writer's hottest loop.
-    Every step runs in C over a chunk of entries that stays in the processor's cache.
+    Every step runs in C over a chunk of entries that stays in the processor's cache. Of large
+    entries, no more than one is in memory beside the payloads and the body.
     """
     code = DIGEST_CODE[digest_type]
     flags = ENTRY_VERSION | code << 8
@@ -142,25 +146,27 @@ def encode_entries(
         sizes = list(map(len, chunk))
         size = sizes[0]
         lengths: Iterable[int]
-        if sizes.count(size) == count:
+        if size < _LARGE_SIZE and sizes.count(size) == count:
             lengths = (
                 range(length + size, length + size * count + 1, size) if size else repeat(length)
             )
             length += size * count
             head = _START_AND_LEDGER.pack(size, flags, ledger_id)
             bodies = list(map(_pack_for(size), repeat(head), ids, repeat(lac), lengths, chunk))
+            pieces = [b""] * (2 * count)
+            pieces[::2] = bodies
+            pieces[1::2] = map(digest, bodies)
             entry_sizes += [size + overhead_size] * count
         else:
             lengths = list(accumulate(sizes, initial=length))[1:]
             length = lengths[-1]
-            headers = map(
-                _HEADER.pack, sizes, repeat(flags), repeat(ledger_id), ids, repeat(lac), lengths
-            )
-            bodies = list(map(add, headers, chunk))
+            fields = (sizes, repeat(flags), repeat(ledger_id), ids, repeat(lac), lengths)
+            headers = list(map(_HEADER.pack, *fields))
+            pieces = [b""] * (3 * count)
+            pieces[::3] = headers
+            pieces[1::3] = chunk
+            pieces[2::3] = map(digest, map(add, headers, chunk))
             entry_sizes += [size + overhead_size for size in sizes]
-        pieces = [b""] * (2 * count)
-        pieces[::2] = bodies
-        pieces[1::2] = map(digest, bodies)
         chunks.append(b"".join(pieces))
     return chunks[0] if len(chunks) == 1 else b"".join(chunks), entry_sizes
 

@@ -1,10 +1,13 @@
 """The bytes of an entry: golden, round trip, every cut, every flipped bit."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.entry_decoding import decode_entry
+from zbk.config.units import MIB
 from zbk.errors import CorruptRecordError, DigestMismatchError, ShortRecordError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import (
@@ -81,7 +84,9 @@ def test_decode_undoes_encode_at_any_offset(
 
 
 @pytest.mark.parametrize("count", [1, 127, 128, 129, 400])
-@pytest.mark.parametrize("sizes", [(0,), (5,), (5, 5, 9), (0, 3)])
+@pytest.mark.parametrize(
+    "sizes", [(0,), (5,), (5, 5, 9), (0, 3), (4095,), (4096,), (4096, 5), (5, 4097)]
+)
 def test_many_entries_are_the_same_bytes_as_each_alone(count: int, sizes: tuple[int, ...]) -> None:
     digest = digest_function(DigestType.XXH3, b"", 7)
     payloads = [bytes(sizes[i % len(sizes)]) for i in range(count)]
@@ -95,6 +100,22 @@ def test_many_entries_are_the_same_bytes_as_each_alone(count: int, sizes: tuple[
         length += len(payload)
         alone.append(one)
     assert together == b"".join(alone)
+
+
+@pytest.mark.parametrize("sizes", [(MIB,), (MIB, MIB - 1)])
+@by_digest
+def test_large_entries_are_copied_one_by_one(
+    digest_type: DigestType, sizes: tuple[int, ...]
+) -> None:
+    digest = digest_function(digest_type, b"", 7)
+    payloads = [bytes(size) for size in sizes * 4]
+
+    tracemalloc.start()
+    body, _ = encode_entries(7, range(len(payloads)), -1, 0, payloads, digest_type, digest)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < len(body) + 2 * MIB
 
 
 @by_digest
