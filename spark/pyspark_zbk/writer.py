@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-BATCH_SIZE: Final = 2 * MIB
-"""Bytes of one message to a bookie, and of a task in flight: two entries of the default size.
+BATCH_SIZE: Final = 7 * MIB // 2
+"""Bytes of one message to a bookie, and of a task in flight: three entries of the default size.
 
 A message costs each bookie, and the client, as much time as some hundreds of kilobytes in it.
 """
@@ -54,8 +54,8 @@ A message costs each bookie, and the client, as much time as some hundreds of ki
 GATHER_SIZE: Final = BATCH_SIZE - 32 * KIB
 """Bytes of payloads that the client gets in one call: with the heads of entries, one message."""
 
-UNSYNCED_SIZE: Final = 3 * BATCH_SIZE
-"""Bytes that a task keeps until they are durable; it syncs at half of them."""
+UNSYNCED_SIZE: Final = 3 * BATCH_SIZE // 2
+"""Bytes that a task keeps until they are durable: while one message is synced, the next is sent."""
 
 ATTEMPT_COUNT_MAX: Final = 5
 """Attempts at a commit or an abort whose answer was lost, before Spark gets the error."""
