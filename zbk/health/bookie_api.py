@@ -23,11 +23,15 @@ TEXT_SIZE_MAX: Final = 500
 THREAD_COUNT: Final = 16
 TIMEOUT_S: Final = 1.0
 
+PATIENCE_S: Final = 10.0
+"""For a process of this machine: if it is not there, that shows at once."""
+
 
 class NoAnswer(msgspec.Struct, frozen=True):
     """A bookie did not answer, and why."""
 
     why: str
+    is_silent: bool = False  # it may be there: no answer came in time
 
 
 def ask_admin_apis(
@@ -57,8 +61,9 @@ def _answer(url: str, path: str, token: str, timeout_s: float) -> object:
             return NoAnswer(_reason(error))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         return None
-    except (OSError, ValueError, HTTPException):
-        return NoAnswer("its HTTP endpoint does not answer")
+    except (OSError, ValueError, HTTPException) as error:
+        late = isinstance(getattr(error, "reason", error), TimeoutError)
+        return NoAnswer("its HTTP endpoint does not answer", is_silent=late)
 
 
 def _reason(error: HTTPError) -> str:

@@ -3,11 +3,14 @@
 Those of this machine are found by the addresses at which Python programs of this user listen, of
 root's command by those of all users: a process of the cluster says so at ``/version``. Others are
 given by their URLs. Bookies are found by their registrations.
+
+A process that is busy takes long to answer: those that are zbk's by their command line have time.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePath
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -18,17 +21,24 @@ from zbk.conversion import convert
 from zbk.errors import InvalidOptionError
 from zbk.health.bookie_api import (
     DOCUMENT_PATH,
+    PATIENCE_S,
     THREAD_COUNT,
     TIMEOUT_S,
     NoAnswer,
     ask_admin_apis,
 )
-from zbk.health.security_health import ACTIONS, OPEN_API, TOKENLESS, EndpointDoor
+from zbk.health.security_health import ACTIONS, OPEN_API, SILENT, TOKENLESS, EndpointDoor
 from zbk.health.web_page import web_page
-from zbk.system.listeners import Listener, python_listeners
+from zbk.system.listeners import Listener, command_line, python_listeners
 
 PAGE_SIZE_MAX: Final = 4_096
 PROCESSES: Final = ("autorecovery", "console")
+COMMANDS: Final = frozenset({*PROCESSES, "up"})
+"""Commands of zbk that serve HTTP beside bookies."""
+
+PROGRAM_AT_MAX: Final = 4
+"""Where ``zbk`` is in a command line at the latest, as in ``python -u -m zbk``."""
+
 ACTIONS_PATH: Final = "/actions/none"
 """404 at a console with actions; 403 at one without."""
 
@@ -51,32 +61,58 @@ def survey_endpoints(
     Raises:
         InvalidOptionError: one of the URLs is none, or no such process answers there.
     """
-    given = {_checked(url): not is_loopback(urlsplit(url).hostname or "") for url in urls}
-    seen = _seen(bookies)
-    asked = {url: url for url in [*given, *seen]}
-    with ThreadPoolExecutor(THREAD_COUNT, "zbk-endpoints") as threads:
-        versions = dict(zip(asked, threads.map(_version, asked), strict=True))
+    given = [_checked(url) for url in urls]
+    is_local = {url: is_loopback(urlsplit(url).hostname or "") for url in given}
+    patient = set(given)
+    for pid, one in _seen(bookies):
+        is_local[_url(one)] = is_loopback(one.host)
+        if serves_http(command_line(pid)):
+            patient.add(_url(one))
+    pages = _pages(is_local, patient)
+    versions = {url: version for url, page in pages.items() if (version := _version_in(page))}
     for url in given:
-        if versions[url] is None:
+        if url not in versions:
             raise InvalidOptionError("url", url, "no autorecovery and no console answers there")
     found = {
         url: version.process
-        for url, version in versions.items()
-        if version is not None and (url in given or version.cluster == cluster_id)
+        for url, version in sorted(versions.items())
+        if url in given or version.cluster == cluster_id
     }
-    answers = ask_admin_apis({url: url for url in found}, DOCUMENT_PATH)
-    pages = ask_admin_apis(
-        {url: url for url, process in found.items() if process == "console"}, ACTIONS_PATH
-    )
+    answers = ask_admin_apis({url: url for url in found}, DOCUMENT_PATH, timeout_s=PATIENCE_S)
+    consoles = {url: url for url, process in found.items() if process == "console"}
+    actions = ask_admin_apis(consoles, ACTIONS_PATH, timeout_s=PATIENCE_S)
     return tuple(
-        _door(url, process, answers[url], pages.get(url), is_local=not (given | seen)[url])
-        for url, process in sorted(found.items())
+        EndpointDoor(
+            process=process,
+            url=url,
+            is_local=is_local[url],
+            state=api_state(answers[url], is_local=is_local[url])
+            or _page_state(actions.get(url)),
+            has_page_actions=_has_actions(actions.get(url)),
+        )
+        for url, process in found.items()
     )
+
+
+def serves_http(command: Sequence[str]) -> bool:
+    """Return whether a command line starts a process of zbk that serves HTTP and is no bookie.
+
+    >>> serves_http(["/usr/bin/python3", "/usr/bin/zbk", "--key", "k", "console"])
+    True
+    >>> serves_http(["python3", "-m", "zbk", "bookie", "run"]), serves_http(["python3", "console"])
+    (False, False)
+    """
+    names = [PurePath(one).name for one in command]
+    program = names.index("zbk") if "zbk" in names[: PROGRAM_AT_MAX + 1] else len(names)
+    return not COMMANDS.isdisjoint(names[program + 1 :])
 
 
 def api_state(answer: object, *, is_local: bool) -> str:
     """Return what an admin API, asked for its document without a token, lets others do."""
-    if isinstance(answer, NoAnswer):  # 403: it listens beyond loopback, whatever its URL says
+    if isinstance(answer, NoAnswer):
+        if answer.is_silent and is_local:  # beyond loopback, a firewall keeps others out as well
+            return SILENT
+        # 403: it listens beyond loopback, whatever its URL says
         return TOKENLESS if answer.why.startswith("403:") else ""
     if not is_local:
         return OPEN_API
@@ -84,24 +120,20 @@ def api_state(answer: object, *, is_local: bool) -> str:
     return ACTIONS if has_actions else ""
 
 
-def _door(url: str, process: str, answer: object, page: object, *, is_local: bool) -> EndpointDoor:
-    return EndpointDoor(
-        process=process,
-        url=url,
-        is_local=is_local,
-        state=api_state(answer, is_local=is_local),
-        has_page_actions=isinstance(page, NoAnswer) and page.why.startswith("404:"),
-    )
+def _has_actions(page: object) -> bool:
+    return isinstance(page, NoAnswer) and page.why.startswith("404:")
 
 
-def _seen(bookies: Iterable[str]) -> dict[str, bool]:
-    """Return the URLs of what listens on this machine, and whether others reach it."""
+def _page_state(page: object) -> str:
+    return SILENT if isinstance(page, NoAnswer) and page.is_silent else ""
+
+
+def _seen(bookies: Iterable[str]) -> Iterator[tuple[int, Listener]]:
+    """Yield what listens on this machine, but for bookies, with its process."""
     taken = {(host_of(one), one.rpartition(":")[2]) for one in bookies}
-    return {
-        _url(one): not is_loopback(one.host)
-        for _pid, one in python_listeners()
-        if (one.host, str(one.port)) not in taken
-    }
+    for pid, one in python_listeners():
+        if (one.host, str(one.port)) not in taken:
+            yield pid, one
 
 
 def _url(one: Listener) -> str:
@@ -114,9 +146,20 @@ def _checked(url: str) -> str:
     return url.rstrip("/")
 
 
-def _version(url: str) -> _Version | None:
+def _pages(urls: Collection[str], patient: Collection[str]) -> dict[str, bytes]:
+    """Return what each of the URLs says of its version; nothing: it does not answer in time."""
+
+    def page(url: str) -> bytes:
+        timeout_s = PATIENCE_S if url in patient else TIMEOUT_S
+        return web_page(f"{url}/version", timeout_s, PAGE_SIZE_MAX)
+
+    with ThreadPoolExecutor(THREAD_COUNT, "zbk-endpoints") as threads:
+        return dict(zip(urls, threads.map(page, urls), strict=True))
+
+
+def _version_in(text: bytes) -> _Version | None:
     try:
-        found = convert(json.loads(web_page(f"{url}/version", TIMEOUT_S, PAGE_SIZE_MAX)), _Version)
+        found = convert(json.loads(text), _Version)
     except (ValueError, RecursionError):  # other programs answer otherwise
         return None
     return found if found.process in PROCESSES else None

@@ -20,11 +20,12 @@ from zbk.system.exposure import Exposure
 OPEN_API: Final = "open"
 TOKENLESS: Final = "tokenless"
 ACTIONS: Final = "actions"
-
+SILENT: Final = "silent"
 
 _BY_EVERY_USER: Final = (
     "every user of this machine can delete ledgers there, with the key of the process"
 )
+_UNKNOWN: Final = "what it lets others do is not known"
 
 
 class NodeCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +56,7 @@ class EndpointDoor(msgspec.Struct, frozen=True, kw_only=True):
     is_local: bool  # only this machine reaches it
     state: str = ""
     """Of the admin API, asked without a token: ``OPEN_API`` and ``TOKENLESS`` beyond loopback,
-    ``ACTIONS`` where it changes things; "": none of them, or no answer."""
+    ``ACTIONS`` where it changes things, ``SILENT``: no answer in time; "": none of them."""
     has_page_actions: bool = False  # of a console
 
 
@@ -79,8 +80,8 @@ def findings(facts: SecurityFacts) -> list[Finding]:
     """Return everything that is open."""
     found = [*_of_store(facts), *_of_files(facts)]
     if not facts.store_error:
-        found += [*_of_bookies(facts), *_of_http(facts), *_of_endpoints(facts)]
-        found += _of_principals(facts)
+        found += [*_of_bookies(facts), *_of_http(facts), *_of_silent_bookies(facts)]
+        found += [*_of_endpoints(facts), *_of_principals(facts)]
     return found
 
 
@@ -172,6 +173,18 @@ def _of_http(facts: SecurityFacts) -> Iterator[Finding]:
         )
 
 
+def _of_silent_bookies(facts: SecurityFacts) -> Iterator[Finding]:
+    silent = tuple(one.bookie_id for one in facts.bookies if one.http_state == SILENT)
+    if silent:
+        yield Finding(
+            kind="http-silent",
+            what=f"{counted(len(silent), 'bookie')} whose HTTP does not answer: {named(silent)}",
+            consequence=_UNKNOWN,
+            command="`zbk cluster check-security` again, when they are less busy",
+            subjects=silent,
+        )
+
+
 def _of_endpoints(facts: SecurityFacts) -> Iterator[Finding]:
     for one in facts.endpoints:
         who = f"{one.process} at {one.url}"
@@ -197,6 +210,14 @@ def _of_endpoints(facts: SecurityFacts) -> Iterator[Finding]:
                 what=f"{who} has an open admin API beyond loopback and no token",
                 consequence="other machines can use it, with the key of this process",
                 command="--http 127.0.0.1:PORT, and --http-token-file",
+                subjects=(one.url,),
+            )
+        if one.state == SILENT:
+            yield Finding(
+                kind="endpoint-silent",
+                what=f"{who} does not answer",
+                consequence=_UNKNOWN,
+                command="`zbk cluster check-security` again, when it is less busy",
                 subjects=(one.url,),
             )
         if one.has_page_actions or one.state == ACTIONS:

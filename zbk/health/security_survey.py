@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from zbk.config.http_address import host_of, is_loopback
 from zbk.errors import MetadataUnavailableError
-from zbk.health.bookie_api import DOCUMENT_PATH, ask_admin_apis
+from zbk.health.bookie_api import DOCUMENT_PATH, PATIENCE_S, ask_admin_apis
 from zbk.health.cluster_survey import http_url
 from zbk.health.endpoint_survey import api_state, survey_endpoints
 from zbk.health.security_health import (
@@ -106,7 +106,10 @@ def _bookies(store: MetadataStore) -> tuple[BookieDoor, ...]:
     registry = BookieRegistry(store)
     bookies = registry.readonly() | registry.available()
     urls = {one: url for one, found in bookies.items() if (url := http_url(found))}
-    answers = ask_admin_apis(urls, DOCUMENT_PATH)
+    local = {one: url for one, url in urls.items() if is_loopback(urlsplit(url).hostname or "")}
+    beyond = {one: url for one, url in urls.items() if one not in local}
+    answers = ask_admin_apis(local, DOCUMENT_PATH, timeout_s=PATIENCE_S)
+    answers |= ask_admin_apis(beyond, DOCUMENT_PATH)
     return tuple(
         BookieDoor(
             bookie_id=found.bookie_id,
@@ -115,11 +118,7 @@ def _bookies(store: MetadataStore) -> tuple[BookieDoor, ...]:
             is_local=is_loopback(host_of(found.address)),
             public_key=found.public_key or "",
             http=urls.get(one, ""),
-            http_state=api_state(
-                answers[one], is_local=is_loopback(urlsplit(urls[one]).hostname or "")
-            )
-            if one in urls
-            else "",
+            http_state=api_state(answers[one], is_local=one in local) if one in urls else "",
         )
         for one, found in sorted(bookies.items())
     )

@@ -57,6 +57,13 @@ def python_listeners() -> list[tuple[int, Listener]]:
     return [(pid, by_inode[inode]) for inode, pid in owners.items()]
 
 
+def command_line(pid: int) -> list[str]:
+    """Return the program and the arguments of a process; empty: another user's, or it has ended."""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return [os.fsdecode(one) for one in file.read().split(b"\0")[:-1]]
+    return []
+
+
 def _is_python(pid: int) -> bool:
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")

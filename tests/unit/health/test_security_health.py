@@ -7,6 +7,7 @@ import pytest
 from zbk.health.security_health import (
     ACTIONS,
     OPEN_API,
+    SILENT,
     TOKENLESS,
     BookieDoor,
     EndpointDoor,
@@ -115,6 +116,8 @@ OPEN = [
         facts(endpoints=(endpoint(state=ACTIONS),)),
         "--http-token-file",
     ),
+    ("endpoint-silent", facts(endpoints=(endpoint(state=SILENT),)), "check-security` again"),
+    ("http-silent", facts(bookies=(bookie(http_state=SILENT),)), "check-security` again"),
     (
         "principal-two-keys",
         facts(principals=(Principal(name="b1", keys=(KEY, NEXT)),)),
