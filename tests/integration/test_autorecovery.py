@@ -223,7 +223,7 @@ def test_an_auditor_that_dies_in_the_middle_of_an_audit_is_replaced(
     first = watched.auditor_pid()
 
     cluster.terminate(0)
-    wait_until(lambda: bool(list(watched.tasks.list())), what="the first reports")
+    wait_until(lambda: watched.has_tasks, what="the first reports")
     started[first].kill()
 
     def left() -> list[int]:
@@ -232,9 +232,7 @@ def test_an_auditor_that_dies_in_the_middle_of_an_audit_is_replaced(
 
     assert left(), "in the middle"
     wait_until(lambda: watched.auditor_pid() not in (0, first), what="another auditor")
-    wait_until(
-        lambda: not list(watched.tasks.list()) and not left(), WHOLE_S, "every ledger to be whole"
-    )
+    wait_until(lambda: not watched.has_tasks and not left(), WHOLE_S, "every ledger to be whole")
     watched.wait_whole()
     assert "reported; lost: " not in processes.log(list(started).index(first))
 

@@ -142,6 +142,11 @@ class Watched:
     def status(self) -> AuditorStatus:
         return self._notes.status() or AuditorStatus(candidate_id="", told_ms=0)
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether any ledger is still to be repaired; reads no more tasks than one."""
+        return next(iter(self.tasks.list()), None) is not None
+
     def auditor_pid(self) -> int:
         """Return the process that audits; 0: none."""
         vote = read_auditor(self._store)
@@ -160,7 +165,7 @@ class Watched:
 
         def is_whole() -> bool:
             told = self.status
-            return not (told.pending or told.brake or told.doing or list(self.tasks.list()))
+            return not (told.pending or told.brake or told.doing or self.has_tasks)
 
         wait_until(is_whole, WHOLE_S, "everything to be whole")
 

@@ -7,7 +7,10 @@ from tests.support.machine import patient_s
 from zbk.system.clock import monotonic_s
 
 POLL_S = 0.01
-POLL_MAX_S = 0.25
+POLL_MAX_S = 1.0
+
+PAUSE_SHARE = 3
+"""Times that a pause is as long as the look before it."""
 
 
 def wait_until(
@@ -15,7 +18,7 @@ def wait_until(
 ) -> None:
     """Return once ``is_so``; fail if that takes longer than ``timeout_s``, as this machine goes.
 
-    A condition that takes long to evaluate gets pauses as long: what is waited for needs the core.
+    A condition that takes long to evaluate gets longer pauses: what is waited for needs the core.
     """
     timeout_s = patient_s(timeout_s)
     now_s = monotonic_s()
@@ -24,5 +27,5 @@ def wait_until(
     while not is_so():
         began_s, now_s = now_s, monotonic_s()
         assert now_s < deadline_s, f"{what}: not within {timeout_s:g} s"
-        pause.wait(min(POLL_MAX_S, max(POLL_S, now_s - began_s)))
+        pause.wait(min(POLL_MAX_S, max(POLL_S, PAUSE_SHARE * (now_s - began_s))))
         now_s = monotonic_s()
