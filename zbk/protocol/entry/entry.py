@@ -27,7 +27,6 @@ digest type, so that an entry can be read without its ledger's metadata.
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, repeat
-from operator import add
 from struct import Struct
 from typing import Final
 
@@ -39,6 +38,7 @@ from zbk.protocol.entry.digest import (
     DIGEST_SIZE_BY_CODE,
     DigestFunction,
     digest_function,
+    digest_of_parts,
 )
 from zbk.protocol.entry.words import DigestType
 
@@ -48,7 +48,7 @@ HEADER_SIZE: Final = 40
 _CHUNK_COUNT: Final = 128
 
 _LARGE_SIZE: Final = 4096
-"""Bytes of a payload from which on a second copy of it costs more than a third piece to join."""
+"""Bytes of a payload from which on one more copy of it costs more than three parts to join."""
 
 _HEADER = Struct("<IIqqqq")  # payload_size, version | digest_code << 8, ids, lac, length
 _START = Struct("<II")
@@ -126,8 +126,8 @@ def encode_entries(
     """Return the body of a batch, which is the entries back to back, and the size of each entry.
 
     ``length`` is the ledger's length before the first entry. This is the writer's hottest loop.
-    Every step runs in C over a chunk of entries that stays in the processor's cache. Of large
-    entries, no more than one is in memory beside the payloads and the body.
+    Every step runs in C over a chunk of entries that stays in the processor's cache. The payloads
+    of large entries are copied into the body and nowhere else.
     """
     code = DIGEST_CODE[digest_type]
     flags = ENTRY_VERSION | code << 8
@@ -135,8 +135,12 @@ def encode_entries(
     if len(payloads) == 1:
         (payload,) = payloads
         size = len(payload)
-        body = _HEADER.pack(size, flags, ledger_id, entry_ids[0], lac, length + size) + payload
-        return body + digest(body), [size + overhead_size]
+        header = _HEADER.pack(size, flags, ledger_id, entry_ids[0], lac, length + size)
+        if size < _LARGE_SIZE:
+            body = header + payload
+            return body + digest(body), [size + overhead_size]
+        parts = (header, payload, digest_of_parts(digest, header, payload))
+        return b"".join(parts), [size + overhead_size]
     chunks: list[bytes] = []
     entry_sizes: list[int] = []
     for start in range(0, len(payloads), _CHUNK_COUNT):
@@ -165,7 +169,7 @@ def encode_entries(
             pieces = [b""] * (3 * count)
             pieces[::3] = headers
             pieces[1::3] = chunk
-            pieces[2::3] = map(digest, map(add, headers, chunk))
+            pieces[2::3] = map(digest_of_parts, repeat(digest), headers, chunk)
             entry_sizes += [size + overhead_size for size in sizes]
         chunks.append(b"".join(pieces))
     return chunks[0] if len(chunks) == 1 else b"".join(chunks), entry_sizes
