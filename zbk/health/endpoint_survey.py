@@ -86,8 +86,7 @@ def survey_endpoints(
             process=process,
             url=url,
             is_local=is_local[url],
-            state=api_state(answers[url], is_local=is_local[url])
-            or _page_state(actions.get(url)),
+            state=api_state(answers[url], is_local=is_local[url]) or _page_state(actions.get(url)),
             has_page_actions=_has_actions(actions.get(url)),
         )
         for url, process in found.items()
