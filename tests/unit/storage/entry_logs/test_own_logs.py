@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.batches import batch_of
 from tests.support.entry_logs import DIRECTORY, OWNER, scan_of
 from tests.support.simulated_disk import Fault, SimulatedDisk
-from zbk.errors import NoSpaceError
+from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
@@ -250,3 +250,32 @@ def test_a_ledger_gets_no_own_log_while_many_wait_for_their_sync(disk: Simulated
     logs.sync()
     assert disk.open_count < open_count
     assert ids_of(logs.append([large(77)], {77}))[0] == logs.own_log_of(77)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "full"), OutOfDescriptorsError("/l", "open", "24")]
+)
+def test_a_log_that_could_not_be_made_leaves_nothing_at_the_log_that_gets_its_id(
+    disk: SimulatedDisk, error: Exception
+) -> None:
+    """Found by seed 106006773: collections took the other log for one that is being written."""
+    logs = logs_on(disk)
+
+    def refuse(_log_id: int, _ledger_id: int) -> None:
+        raise error
+
+    logs.on_made = refuse
+    with pytest.raises(NoSpaceError):
+        logs.append([small(9)])
+    assert logs.open_sizes() == {}
+    logs.on_made = lambda _log_id, _ledger_id: None
+
+    (own_id,) = ids_of(logs.append([large(1)], BYPASS))
+    at = logs.begin_mark()
+    assert at.least_sizes[own_id] == logs.open_sizes()[own_id] > 0
+    logs.end_own([1])
+    logs.sync()
+    assert logs.open_sizes() == {}
+    logs.remove([own_id])
+    assert log_ids(disk, DIRECTORY) == []
+    assert ids_of(logs.append([small(9)])) == [own_id + 1]
