@@ -94,6 +94,8 @@ class BookieOracle:
         self.has_lost_power = False
         self.gave_up: set[int] = set()  # ledgers that left limbo without a silent peer
         self.lost: dict[int, set[int]] = defaultdict(set)  # acknowledged, gone, not cleared
+        self.clearing: list[tuple[int, int]] = []
+        """Ledgers that are leaving limbo; after the process ended in that, they may have left."""
         self.lost_us: dict[tuple[int, int], int] = {}  # when that was, cleared or not
         self._marked: set[int] = set()  # deleted, and taken in no more in this life
         self._dropped: set[int] = set()  # deleted, for ever
@@ -202,6 +204,9 @@ class BookieOracle:
         self.written.clear()
         self._counted.clear()
         self.was_wiped = True
+
+    def _is_clearing(self, ledger_id: int) -> bool:
+        return any(first <= ledger_id <= last for first, last in self.clearing)
 
     def cleared(
         self, ranges: Sequence[tuple[int, int]], ledgers: Mapping[int, LedgerMetadata]
@@ -392,7 +397,11 @@ class BookieOracle:
             entry_id = error.entry_id
             if entry_id in promised or entry_id in written:
                 self.violated("I24", f"says that it has no L{ledger_id}/{entry_id}")
-            elif entry_id in self.lost[ledger_id] and not self.is_damaged:
+            elif (
+                entry_id in self.lost[ledger_id]
+                and not self.is_damaged
+                and not self._is_clearing(ledger_id)
+            ):
                 text = f"says that it has no L{ledger_id}/{entry_id}, which it lost"
                 self.violated("I24", text)
         elif isinstance(error, NoSuchLedgerError) and (promised or written):
@@ -400,6 +409,7 @@ class BookieOracle:
         elif (
             isinstance(error, NoSuchLedgerError)
             and self.lost[ledger_id]
+            and not self._is_clearing(ledger_id)
             and ledger_id in self._current
         ):
             self.violated("I24", f"says that it has no ledger {ledger_id}, parts of which it lost")

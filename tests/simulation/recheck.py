@@ -126,9 +126,12 @@ class BookieRecheck:
             )
 
     def _clear(self, ranges: list[tuple[int, int]]) -> None:
+        oracle = self._bookie.oracle
+        oracle.clearing += ranges
         if self._losses.clear(ranges):
             self._has_cleared = True
-            self._bookie.oracle.cleared(ranges, self._metadata.current)
+            oracle.cleared(ranges, self._metadata.current)
+        del oracle.clearing[-len(ranges) :]  # not if the process has ended
 
     # ------------------------------------------------------------------ one ledger
 

@@ -14,12 +14,12 @@ from tests.support.batches import batch_of
 from tests.support.ledgers import metadata_maker
 from tests.support.storage_actor import OTHER_KEY, add, batch
 from zbk.actors.serve.sync_queue import AppendGroup
-from zbk.errors import LedgerFencedError, UnauthorizedError, ZbkError
+from zbk.errors import LedgerFencedError, NoSuchEntryError, UnauthorizedError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.journal.record import EntriesRecord
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import refusal
-from zbk.wire.messages import Sync, SyncAnswer
+from zbk.wire.messages import Read, Sync, SyncAnswer
 
 L = 3
 EVERY_LEDGER = [(0, 99)]
@@ -79,6 +79,28 @@ def test_neither_does_one_that_names_it_again(oracle: BookieOracle) -> None:
     oracle.cleared(EVERY_LEDGER, {L: OURS})
 
     assert denials(oracle) == []
+
+
+@pytest.mark.parametrize(("ledger_id", "found"), [(L, []), (L + 1, ["I24"])])
+def test_what_was_leaving_limbo_when_the_process_ended_may_be_denied(
+    oracle: BookieOracle, ledger_id: int, found: list[str]
+) -> None:
+    """Seed 106010857: the file without the ledger was there, and the answer to that was not."""
+    oracle.lost[ledger_id].add(7)
+    oracle.clearing.append((L, L))
+    read = Read(
+        request_id=1,
+        ledger_id=ledger_id,
+        ledger_key=key_of(ledger_id),
+        ledger_type=LedgerType.PD_JOURNAL,
+        first_entry_id=7,
+        last_entry_id=7,
+        size_max=100,
+    )
+    inbound = Inbound(b"peer", read, (), 100)
+    oracle.answered(Outbound(inbound, refusal(1, 3, NoSuchEntryError(ledger_id, 7))))
+
+    assert denials(oracle) == found
 
 
 def test_the_next_wipe_makes_it_owe_again(oracle: BookieOracle) -> None:
