@@ -27,6 +27,7 @@ digest type, so that an entry can be read without its ledger's metadata.
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, repeat
+from operator import add
 from struct import Struct
 from typing import Final
 
@@ -48,7 +49,7 @@ HEADER_SIZE: Final = 40
 _CHUNK_COUNT: Final = 128
 
 _LARGE_SIZE: Final = 4096
-"""Bytes of a payload from which on one more copy of it costs more than three parts to join."""
+"""Bytes of a payload, in the mean, from which on one more copy of it costs more than a call."""
 
 _HEADER = Struct("<IIqqqq")  # payload_size, version | digest_code << 8, ids, lac, length
 _START = Struct("<II")
@@ -126,8 +127,8 @@ def encode_entries(
     """Return the body of a batch, which is the entries back to back, and the size of each entry.
 
     ``length`` is the ledger's length before the first entry. This is the writer's hottest loop.
-    Every step runs in C over a chunk of entries that stays in the processor's cache. The payloads
-    of large entries are copied into the body and nowhere else.
+    Every step runs in C over a chunk of entries that stays in the processor's cache. Large payloads
+    are copied into the body and nowhere else, for a call of Python each.
     """
     code = DIGEST_CODE[digest_type]
     flags = ENTRY_VERSION | code << 8
@@ -157,20 +158,26 @@ def encode_entries(
             length += size * count
             head = _START_AND_LEDGER.pack(size, flags, ledger_id)
             bodies = list(map(_pack_for(size), repeat(head), ids, repeat(lac), lengths, chunk))
-            pieces = [b""] * (2 * count)
-            pieces[::2] = bodies
-            pieces[1::2] = map(digest, bodies)
             entry_sizes += [size + overhead_size] * count
         else:
             lengths = list(accumulate(sizes, initial=length))[1:]
+            is_large = lengths[-1] - length >= _LARGE_SIZE * count
             length = lengths[-1]
             fields = (sizes, repeat(flags), repeat(ledger_id), ids, repeat(lac), lengths)
-            headers = list(map(_HEADER.pack, *fields))
-            pieces = [b""] * (3 * count)
-            pieces[::3] = headers
-            pieces[1::3] = chunk
-            pieces[2::3] = map(digest_of_parts, repeat(digest), headers, chunk)
+            headers: Iterable[bytes] = map(_HEADER.pack, *fields)
             entry_sizes += [size + overhead_size for size in sizes]
+            if is_large:
+                headers = list(headers)
+                pieces = [b""] * (3 * count)
+                pieces[::3] = headers
+                pieces[1::3] = chunk
+                pieces[2::3] = map(digest_of_parts, repeat(digest), headers, chunk)
+                chunks.append(b"".join(pieces))
+                continue
+            bodies = list(map(add, headers, chunk))
+        pieces = [b""] * (2 * count)
+        pieces[::2] = bodies
+        pieces[1::2] = map(digest, bodies)
         chunks.append(b"".join(pieces))
     return chunks[0] if len(chunks) == 1 else b"".join(chunks), entry_sizes
 
