@@ -363,11 +363,10 @@ class EntryLogs:
         path = log_path(self._directory, log_id)
         log = OpenLog(self._files, self._directory, path, log_id, self._fail_stop)
         self._open[ledger_id] = log  # first: a scrub that lists it must not count it as complete
-        try:
-            log.create(self._owner, lambda: self.on_made(log_id, ledger_id))
-        except NoSpaceError:
-            del self._open[ledger_id]  # there is no file, and another ledger's log has its id next
-            raise
+        for other in [one for one, its in self._open.items() if its.log_id == log_id]:
+            if other != ledger_id:
+                del self._open[other]  # it could not be made: its id is this log's
+        log.create(self._owner, lambda: self.on_made(log_id, ledger_id))
         self._log_id = self._last_id = log_id
         self._made_count += 1
         self._unsynced[log_id] = log
