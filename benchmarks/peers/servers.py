@@ -10,22 +10,22 @@ Used by the main thread.
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Final, Self
 
 import click
 
 from benchmarks.peers.load import PeerFailedError
 from zbk.cluster.child import Child
+from zbk.errors import BookieError
 from zbk.system.clock import monotonic_s
+from zbk.system.interrupts import interrupted_later
 
 HOST: Final = "127.0.0.1"
 SERVER_COUNT: Final = 3
@@ -130,9 +130,7 @@ class Servers:
 
     def __exit__(self, *_: object) -> None:
         for child in self._children:
-            with suppress(
-                subprocess.TimeoutExpired
-            ):  # stuck in the kernel: the guard cannot kill it, either
+            with suppress(BookieError):  # it waits in the kernel: the guard cannot kill it, either
                 child.kill()
         self._guard.kill()  # before a process id is used again
         self._guard.wait()
@@ -147,7 +145,7 @@ class Servers:
 
     def start(self, name: str, command: Sequence[str]) -> None:
         """Start one server; its output goes to a log file in the folder."""
-        with _interrupted_later():  # an interrupt here would leave the server running
+        with interrupted_later():  # an interrupt here would leave the server running
             child = Child(name, command, self.folder / f"{name.replace(' ', '-')}.log")
             self._children.append(child)
             assert self._guard.stdin is not None, "the guard reads a pipe"
@@ -177,20 +175,3 @@ class Servers:
             if monotonic_s() > deadline_s:
                 raise PeerFailedError(f"{what}: not within {START_TIMEOUT_S:g} s")
             pause.wait(LOOK_INTERVAL_S)
-
-
-@contextmanager
-def _interrupted_later() -> Iterator[None]:
-    """Delay signals that end the process until the end of the block."""
-    late: list[tuple[int, FrameType | None]] = []
-    former = {
-        number: signal.signal(number, lambda *told: late.append(told))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-    if late:
-        signal.raise_signal(late[0][0])

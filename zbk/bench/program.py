@@ -19,6 +19,7 @@ import msgspec
 from zbk.conversion import decode_json
 from zbk.errors import RequestTimeoutError, UnavailableError
 from zbk.system.clock import monotonic_s
+from zbk.system.interrupts import interrupted_later
 
 READ_SIZE: Final = 64 * 1024
 END_TIMEOUT_S: Final = 15.0
@@ -72,8 +73,9 @@ class Program:
 
     def kill(self) -> None:
         """Stop the program with SIGKILL and wait for its end. Twice is fine."""
-        self._process.kill()
-        self._process.wait(END_TIMEOUT_S)
+        with interrupted_later():
+            self._process.kill()
+            self._process.wait(END_TIMEOUT_S)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None, "both are pipes"
             pipe.close()

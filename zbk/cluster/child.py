@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from zbk.errors import BookieError
+from zbk.system.interrupts import interrupted_later
 from zbk.system.private_file import open_private
 
 LOG_LINES_SHOWN: Final = 20
@@ -62,16 +63,28 @@ class Child:
     @property
     def exit_code(self) -> int | None:
         """The exit code, as in ``subprocess`` (-9: SIGKILL); ``None`` while the process runs."""
-        return self._process.poll()
+        with interrupted_later():
+            return self._process.poll()
 
     def death(self) -> BookieError:
         """Return the error of a process that has ended: its exit code and the end of its log."""
         return BookieError(f"{self.name} ended {self._how_it_ended()}; {self._last_words()}")
 
     def kill(self) -> None:
-        """Stop the process with SIGKILL, like a crash, and wait for its end."""
+        """Stop the process with SIGKILL, like a crash, and wait for its end.
+
+        Raises:
+            BookieError: the kernel has not ended it within ``STOP_TIMEOUT_S``.
+        """
         self._signal(signal.SIGKILL)
-        self._wait(STOP_TIMEOUT_S)
+        try:
+            self._wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise BookieError(
+                f"{self.name}, pid {self.pid}, has not ended {STOP_TIMEOUT_S:g} s after SIGKILL: "
+                "it waits in the kernel, as a rule for a disk that does not answer; see "
+                f"`ps -o stat,wchan {self.pid}`"
+            ) from None
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM and do not wait."""
@@ -79,7 +92,11 @@ class Child:
         self._signal(signal.SIGTERM)
 
     def wait_stopped(self) -> int:
-        """Wait for the end, and kill a process that is too slow; return the exit code."""
+        """Wait for the end, and kill a process that is too slow; return the exit code.
+
+        Raises:
+            BookieError: as in ``kill``.
+        """
         try:
             return self._wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -128,11 +145,12 @@ class Child:
         return lines[-LOG_LINES_SHOWN:]
 
     def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError), interrupted_later():
             self._process.send_signal(number)
 
     def _wait(self, timeout_s: float) -> int:
-        exit_code = self._process.wait(timeout_s)
+        with interrupted_later():
+            exit_code = self._process.wait(timeout_s)
         if self._process.stdin is not None:
             self._process.stdin.close()
         return exit_code

@@ -140,13 +140,9 @@ class LocalCluster:
 
     def stop(self) -> None:
         """Stop autorecovery, bookies, then the metadata store. Twice is fine."""
-        self.stop_autorecovery()
-        for child in self._children.values():
-            child.ask_to_stop()
-        for child in self._children.values():
-            child.wait_stopped()
-        self._children.clear()
-        self._exit.close()
+        with self._exit, ExitStack() as later:  # what fails keeps nothing else from its end
+            later.callback(self._stop_bookies)
+            self.stop_autorecovery()
 
     def start_autorecovery(
         self, options: Mapping[str, int | str] | None = None, flags: Sequence[str] = ()
@@ -344,6 +340,13 @@ class LocalCluster:
         for index in indexes:
             self._wait_registered(index, former[index], deadline_s)
         self._save()
+
+    def _stop_bookies(self) -> None:
+        with ExitStack() as waits:
+            for child in self._children.values():
+                child.ask_to_stop()
+                waits.callback(child.wait_stopped)
+            self._children.clear()
 
     def _bookie_command(self, index: int, port: int) -> list[str]:
         program = self._programs.get(index, BOOKIE_PROGRAM)

@@ -32,6 +32,7 @@ import msgspec
 from zbk.cluster.java import find_java, zookeeper_class_path
 from zbk.errors import MetadataUnavailableError
 from zbk.system.clock import monotonic_s
+from zbk.system.interrupts import interrupted_later
 from zbk.system.ports import PortLeases, free_ports, is_free_port
 from zbk.system.private_file import open_private
 
@@ -177,19 +178,21 @@ class LocalZooKeeper:
 
     def stop(self) -> None:
         """Stop the server; its data stays. Twice is fine."""
-        if self._process is not None and self._process.poll() is None:
-            self.resume()  # a paused process handles no signal
-            self._process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_TIMEOUT_S)
-        self.kill()
+        with interrupted_later():
+            if self._process is not None and self._process.poll() is None:
+                self.resume()  # a paused process handles no signal
+                self._process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(STOP_TIMEOUT_S)
+            self.kill()
 
     def kill(self) -> None:
         """Stop the server with SIGKILL and wait for its end. Twice is fine."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._reap()
+        with interrupted_later():
+            if self._process is not None and self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            self._reap()
 
     def pause(self) -> None:
         """Pause the server (SIGSTOP): connections stay open without answers."""
@@ -212,7 +215,8 @@ class LocalZooKeeper:
     @property
     def is_running(self) -> bool:
         """True while the process exists, paused or not."""
-        return self._process is not None and self._process.poll() is None
+        with interrupted_later():
+            return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -281,7 +285,7 @@ class LocalZooKeeper:
         """Wait until the server answers; return false if it ended because the port was taken."""
         assert self._process is not None, "the server was launched"
         pause = threading.Event()
-        while self._process.poll() is None:
+        while self.is_running:
             # the folder shows that this server answers, not another one that got the port
             if "Mode:" in self._ask(port, b"srvr") and self._is_ours(self._ask(port, b"conf")):
                 return True

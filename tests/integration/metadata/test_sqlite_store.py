@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.interrupts import InterruptedLock, raising_handlers
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.errors import (
@@ -325,6 +326,19 @@ def test_a_file_that_is_none_of_ours_is_refused_and_left_alone(
     with pytest.raises(InvalidOptionError, match=reason):
         place.open()
     assert place.path.read_bytes() == before
+
+
+def test_an_interrupted_call_leaves_the_store_to_other_threads(place: Place) -> None:
+    store = place.open()
+    store._lock = InterruptedLock(store._lock)  # type: ignore[assignment]
+    with raising_handlers(), pytest.raises(KeyboardInterrupt):
+        store.create("/interrupted")
+
+    other = threading.Thread(target=lambda: store.create("/other"))
+    other.start()
+    other.join()
+
+    assert store.children("/") == ["other"]
 
 
 def test_a_file_of_a_newer_zbk_is_refused(place: Place) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.interrupts import InterruptedLock, raising_handlers
 from tests.support.waiting import wait_until
+from zbk.cluster import child as child_module
 from zbk.cluster.child import LOG_LINES_SHOWN, Child
+from zbk.errors import BookieError
 
 Start = Callable[[str], Child]
 
@@ -125,6 +128,37 @@ def test_a_child_is_killed(start: Start) -> None:
 
     assert child.exit_code == -signal.SIGKILL
     child.kill()  # twice is fine
+
+
+@pytest.mark.parametrize("use", [ended, Child.ask_to_stop, Child.kill, Child.wait_stopped])
+def test_an_interrupt_in_any_call_leaves_the_child_to_be_stopped(
+    use: Callable[[Child], object], start: Start
+) -> None:
+    """``Popen`` loses a lock when it is interrupted there, and then never sees the end."""
+    child = start("import sys\nsys.stdin.read()")
+    process = child._process
+    process._waitpid_lock = InterruptedLock(process._waitpid_lock)  # type: ignore[attr-defined]
+
+    if use is Child.wait_stopped:
+        os.kill(child.pid, signal.SIGTERM)
+
+    with raising_handlers(), pytest.raises(KeyboardInterrupt):
+        use(child)
+
+    child.kill()
+    assert ended(child)
+
+
+def test_a_child_that_even_the_kernel_does_not_end_is_named(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = start("import sys\nsys.stdin.read()")
+    with monkeypatch.context() as patched:
+        patched.setattr(child_module, "STOP_TIMEOUT_S", 0.01)
+        patched.setattr(child, "_signal", lambda _number: None)
+        with pytest.raises(BookieError, match=rf"the child, pid {child.pid}, has not ended 0.01 s"):
+            child.wait_stopped()
+    assert not ended(child)
 
 
 def test_a_paused_child_does_not_run(start: Start) -> None:

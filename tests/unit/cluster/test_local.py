@@ -9,7 +9,7 @@ import pytest
 
 from zbk.cluster.local import LocalCluster
 from zbk.cluster.local_state import STATE_NAME
-from zbk.errors import DirectoryInUseError, InvalidOptionError
+from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError
 from zbk.system.files import OsFiles
 
 STATE: dict[str, Any] = {
@@ -83,3 +83,43 @@ def test_a_folder_of_another_cluster_is_named_with_the_cure(
     lock = OsFiles().lock(str(tmp_path / "lock"))
     assert lock is not None, "a cluster that did not start holds nothing"
     lock.close()
+
+
+class StoppedChild:
+    """A child that notes when it is stopped, and may not end."""
+
+    def __init__(self, name: str, notes: list[str], error: BookieError | None = None) -> None:
+        self._name, self._notes, self._error = name, notes, error
+
+    def ask_to_stop(self) -> None:
+        self._notes.append(f"ask {self._name}")
+
+    def wait_stopped(self) -> None:
+        self._notes.append(f"wait {self._name}")
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("failing", ["autorecovery", "bookie 0", "bookie 1"])
+def test_a_child_that_does_not_end_keeps_nothing_else_from_its_end(
+    failing: str, tmp_path: Path
+) -> None:
+    cluster, notes = LocalCluster(tmp_path / "cluster"), list[str]()
+
+    def child(name: str) -> Any:  # noqa: ANN401 - stands for a Child
+        return StoppedChild(name, notes, BookieError(name) if name == failing else None)
+
+    cluster._autorecovery = child("autorecovery")
+    cluster._children = {index: child(f"bookie {index}") for index in range(2)}
+    cluster._exit.callback(notes.append, "store")
+
+    with pytest.raises(BookieError, match=failing):
+        cluster.stop()
+
+    bookies = ["bookie 0", "bookie 1"]
+    assert notes[:2] == ["ask autorecovery", "wait autorecovery"]
+    assert notes[2:4] == [f"ask {name}" for name in bookies]
+    assert sorted(notes[4:6]) == [f"wait {name}" for name in bookies]
+    assert notes[6:] == ["store"]
+    cluster.stop()
+    assert len(notes) == 7

@@ -18,6 +18,7 @@ from zbk.durability.level import level_of
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.protocol.log.position import LogPosition
 from zbk.system.clock import monotonic_ms, monotonic_s
+from zbk.system.interrupts import held
 
 DRAIN_WAIT_S: Final = 1.0
 """The longest wait before a switch checks that its client is still open."""
@@ -28,7 +29,7 @@ class AppendGate:
 
     def __init__(self, check_usable: Callable[[], None]) -> None:
         self._check_usable = check_usable
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._writer: LedgerWriter | None = None
         self._last: Future[Any] | None = None  # of the last append: they are answered in order
         self.last_position: LogPosition | None = None  # written here before the current ledger
@@ -116,9 +117,7 @@ class AppendGate:
     def _held(self, timeout_s: float) -> Iterator[float]:
         """Hold the gate; yield the rest of ``timeout_s``."""
         deadline_s = monotonic_s() + timeout_s
-        if not self._lock.acquire(timeout=timeout_s):
-            raise RequestTimeoutError("append to a busy log", timeout_s)
-        try:
+        with held(self._lock, timeout_s) as is_held:
+            if not is_held:
+                raise RequestTimeoutError("append to a busy log", timeout_s)
             yield max(0.0, deadline_s - monotonic_s())
-        finally:
-            self._lock.release()

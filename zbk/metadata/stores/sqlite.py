@@ -51,6 +51,7 @@ from zbk.metadata.stores.sqlite_transactions import reading, writing
 from zbk.metadata.stores.store import Create, Delete, Node, Operation, SessionState, SetValue, Watch
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import left_s
+from zbk.system.interrupts import held
 
 POLL_MS = 50
 """The interval of polls, and about the delay of a watch on another process's change,"""
@@ -93,7 +94,7 @@ class SqliteStore:
         self._pace = PollPace(busy_ms=poll_ms, quiet_ms=max(poll_ms, longest_ms))
         self._now_ms = now_ms
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # of the callers' connection
+        self._lock = threading.RLock()  # of the callers' connection
         path = database_path(uri, must_exist=must_exist)
         self._connection, self._session_id = self._open(path, session_timeout_ms)
         self._lease = SessionLease(session_timeout_ms, now_ms())
@@ -258,22 +259,22 @@ class SqliteStore:
         self._check_usable()
         timeout_s = left_s(self._timeout_s)
         deadline_s = monotonic_s() + timeout_s
-        if not self._lock.acquire(timeout=timeout_s):
-            raise MetadataUnavailableError(self._address, "another call takes too long")
-        try:
-            if timeout_s < self._timeout_s:
-                self._set_busy_timeout(max(0.0, deadline_s - monotonic_s()))
-            yield self._connection
-        except sqlite3.ProgrammingError:
-            if self._is_closed:
-                raise ClientClosedError from None
-            raise
-        except sqlite3.Error as error:
-            raise MetadataUnavailableError(self._address, str(error)) from error
-        finally:
-            if timeout_s < self._timeout_s and not self._is_closed:
-                self._set_busy_timeout(self._timeout_s)
-            self._lock.release()
+        with held(self._lock, timeout_s) as is_held:
+            if not is_held:
+                raise MetadataUnavailableError(self._address, "another call takes too long")
+            try:
+                if timeout_s < self._timeout_s:
+                    self._set_busy_timeout(max(0.0, deadline_s - monotonic_s()))
+                yield self._connection
+            except sqlite3.ProgrammingError:
+                if self._is_closed:
+                    raise ClientClosedError from None
+                raise
+            except sqlite3.Error as error:
+                raise MetadataUnavailableError(self._address, str(error)) from error
+            finally:
+                if timeout_s < self._timeout_s and not self._is_closed:
+                    self._set_busy_timeout(self._timeout_s)
 
     def _set_busy_timeout(self, timeout_s: float) -> None:
         """Set the time to wait for other processes; the caller holds the lock."""
