@@ -49,7 +49,7 @@ test: $(STAMPS)/spark-classes ## all tests but the soak; six minutes on two core
 package: $(STAMPS)/dev ## wheel, sdist, bill of materials in dist/; install them under every Python found, run the Dockerfile's commands
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/python -m hatchling build -d dist
 	@$(BIN)/python -m tests.packaging.sbom dist
-	@$(BIN)/python -m pytest -m package --timeout 0 tests/packaging $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m package --timeout 0 tests/packaging $(ARGS)
 
 check: $(STAMPS)/dev ## lint, format, types, layers, voice
 	$(BIN)/python -m ruff check .

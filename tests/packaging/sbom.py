@@ -23,11 +23,16 @@ LOCKED: Final = ("--require-hashes", "--only-binary", ":all:", "-r")
 """Wheels only: the installation runs no code of a package."""
 
 
-def write_bill(folder: Path) -> Path:
+def make_tool(folder: Path) -> Path:
+    """Make an environment with ``cyclonedx-py``; return its Python."""
+    tool = make_environment(folder)
+    install(tool, *LOCKED, str(ROOT / "requirements" / "sbom.txt"))
+    return tool
+
+
+def write_bill(folder: Path, tool: Path) -> Path:
     """Write the bill of materials into a folder; return its path."""
     with TemporaryDirectory() as work:
-        tool = make_environment(Path(work, "tool"))
-        install(tool, *LOCKED, str(ROOT / "requirements" / "sbom.txt"))
         listed = _empty_environment(Path(work, "listed"))
         install(listed, *LOCKED, str(ROOT / "requirements" / "run.txt"), pip=tool)
         bill = _bill_of(tool, listed)
@@ -63,7 +68,9 @@ def main() -> None:
         prog="python -m tests.packaging.sbom", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("folder", type=Path, help="where the bill is written")
-    sys.stdout.write(f"{write_bill(parser.parse_args().folder)}\n")
+    folder = parser.parse_args().folder
+    with TemporaryDirectory() as work:
+        sys.stdout.write(f"{write_bill(folder, make_tool(Path(work, 'tool')))}\n")
 
 
 if __name__ == "__main__":

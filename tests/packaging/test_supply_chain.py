@@ -8,7 +8,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 import zbk
-from tests.packaging.sbom import LOCKED, write_bill
+from tests.packaging.sbom import LOCKED, make_tool, write_bill
 from tests.support.distributions import ROOT, make_environment, run_pip
 
 LOCK = ROOT / "requirements" / "run.txt"
@@ -27,7 +27,8 @@ def locked_here() -> dict[str, str]:
 
 @pytest.mark.package
 def test_the_bill_of_materials_names_what_is_locked(tmp_path: Path) -> None:
-    path = write_bill(tmp_path)
+    tool = make_tool(tmp_path / "tool")
+    path = write_bill(tmp_path, tool)
 
     text = path.read_text()
     bill = json.loads(text)
@@ -41,12 +42,12 @@ def test_the_bill_of_materials_names_what_is_locked(tmp_path: Path) -> None:
     assert f"{VICTIM}=={found[VICTIM]}" in needs[root["bom-ref"]]
     for private in (str(Path.home()), str(tmp_path), "file:", "/tmp"):  # noqa: S108 - not used
         assert private not in text
-    assert write_bill(tmp_path / "again").read_text() == text
+    assert write_bill(tmp_path / "again", tool).read_text() == text
 
 
 @pytest.mark.package
 def test_one_changed_hash_ends_the_installation(tmp_path: Path) -> None:
-    environment = make_environment(tmp_path / "venv")
+    environment = make_environment(tmp_path / "venv", has_pip=False)
     (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
     before = sorted(one.name for one in packages.iterdir())
     report = tmp_path / "report.json"
@@ -73,7 +74,7 @@ def test_one_changed_hash_ends_the_installation(tmp_path: Path) -> None:
 
 @pytest.mark.package
 def test_a_package_without_a_hash_ends_the_installation(tmp_path: Path) -> None:
-    environment = make_environment(tmp_path / "venv")
+    environment = make_environment(tmp_path / "venv", has_pip=False)
     text = LOCK.read_text()
     without, count = re.subn(
         rf"^({VICTIM}==\S+) \\\n(?:    --hash=.*\n)+", r"\1\n", text, flags=re.MULTILINE
