@@ -8,7 +8,9 @@ known here for a session to watch it.
 A LAC counts once it is on stable storage. Ledgers whose LAC is on its way there are kept apart,
 so that a sync costs nothing for those that are idle.
 
-Limits: ``WATCH_COUNT_MAX`` watches in all, ``SESSION_WATCH_COUNT_MAX`` in a session. A poll waits
+Limits: ``WATCH_COUNT_MAX`` watches in all, half of them with one key, and
+``SESSION_WATCH_COUNT_MAX`` in a session. Refusals that a session has not heard of have the same
+limits; a session that asks on beyond them is lost, and its client begins another one. A poll waits
 for ``WAIT_MS_MAX`` at most. A session without a request for ``SESSION_IDLE_MS`` is forgotten, so a
 client that is gone costs memory for that time only.
 
@@ -39,6 +41,9 @@ from zbk.wire.messages import (
 
 WATCH_COUNT_MAX: Final = 65_536
 """Watches at one bookie; one more poll is answered at once, one more of a session is refused."""
+
+SHARE_PART: Final = 2
+"""A key has one half of them at most, so that no client takes the place of all others."""
 
 SESSION_WATCH_COUNT_MAX: Final = 16_384
 WAIT_MS_MAX: Final = 60_000
@@ -149,6 +154,8 @@ class LacWatches:
         self._session_count_max = session_count_max
         self._watches: dict[int, dict[Watch, None]] = {}  # by ledger
         self._count = 0
+        self._counts: dict[str, int] = {}  # by key
+        self._untold_count = 0  # refusals that sessions have not heard of
         self._sessions: dict[bytes, Session] = {}  # by connection
         self._unsynced: list[dict[LedgerSlot, None]] = [{} for _ in progresses]  # of each journal
         self._serial = count()
@@ -160,10 +167,10 @@ class LacWatches:
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def is_full(self) -> bool:
-        """True when no watch may be added."""
-        return self._count >= self._count_max
+    def is_full(self, key: str) -> bool:
+        """Return whether no watch of a connection with this key may be added."""
+        has_share = bool(key) and self._counts.get(key, 0) >= self._count_max // SHARE_PART
+        return has_share or self._count >= self._count_max
 
     @property
     def is_idle(self) -> bool:
@@ -180,11 +187,15 @@ class LacWatches:
         """The ledgers that are waited for, and their watches."""
         return self._watches
 
+    def has(self, watch: Watch) -> bool:
+        """Return whether a watch has not ended."""
+        return watch in self._watches.get(watch.ledger_id, ())
+
     # -------------------------------------------------------------- what clients ask for
 
     def add_poll(self, inbound: Inbound, request: ReadLac, now_ms: int) -> None:
         """Add the watch of a poll."""
-        assert not self.is_full, "the limit is looked at first"
+        assert not self.is_full(inbound.key), "the limit is looked at first"
         watch = Watch(
             request.ledger_id,
             request.ledger_key,
@@ -197,7 +208,7 @@ class LacWatches:
         due_ms = now_ms + min(request.wait_ms, WAIT_MS_MAX)
         heapq.heappush(self._polls, (due_ms, next(self._serial), watch))
         if len(self._polls) > 2 * self._count + POLL_SLACK_COUNT:  # most of them have ended
-            self._polls = [one for one in self._polls if self._is_here(one[2])]
+            self._polls = [one for one in self._polls if self.has(one[2])]
             heapq.heapify(self._polls)
 
     def resume(self, inbound: Inbound, request: WatchLacs, now_ms: int) -> Session | None:
@@ -234,6 +245,22 @@ class LacWatches:
             self._ready[session] = None
         return session
 
+    def may_begin(self, session: Session) -> bool:
+        """Return whether a session may begin a watch, which might be refused.
+
+        One that hears of all its refusals in the next answer always may.
+        """
+        count = len(session.refused)
+        has_room = count < self._session_count_max and self._untold_count < self._count_max
+        return has_room or count <= WATCH_REFUSED_COUNT_MAX
+
+    def lose(self, session: Session) -> None:
+        """Forget a session; its request hears of that, and its client begins another one."""
+        assert session.inbound is not None, "it has just asked"
+        self._answers.append(SessionAnswered(session.inbound, is_lost=True))
+        session.inbound = None
+        self._end_session(session)
+
     def add(self, session: Session, asked: LacWatch) -> Watch | None:
         """Add a watch to a session; ``None``: there is no room, and the client hears of it."""
         known = session.watches.get(asked.number)
@@ -248,7 +275,7 @@ class LacWatches:
             number=asked.number,
             key="" if session.inbound is None else session.inbound.key,
         )
-        if self.is_full or len(session.watches) >= self._session_count_max:
+        if self.is_full(watch.key) or len(session.watches) >= self._session_count_max:
             self._tell(watch, BusyError("the bookie has too many long polls"))
             return None
         session.watches[asked.number] = watch
@@ -284,7 +311,7 @@ class LacWatches:
         overdue = []
         while self._polls and self._polls[0][0] <= now_ms:
             watch = heapq.heappop(self._polls)[2]
-            if self._is_here(watch):
+            if self.has(watch):
                 overdue.append(watch)
         if now_ms >= self._sessions_due_ms:
             self._sessions_due_ms = NEVER_MS
@@ -314,12 +341,10 @@ class LacWatches:
 
     # -------------------------------------------------------------- private
 
-    def _is_here(self, watch: Watch) -> bool:
-        return watch in self._watches.get(watch.ledger_id, ())
-
     def _add(self, watch: Watch) -> None:
         self._watches.setdefault(watch.ledger_id, {})[watch] = None
         self._count += 1
+        self._counts[watch.key] = self._counts.get(watch.key, 0) + 1
         self._check(watch)
 
     def _remove(self, watch: Watch) -> None:
@@ -328,6 +353,9 @@ class LacWatches:
         if not watches:
             del self._watches[watch.ledger_id]
         self._count -= 1
+        self._counts[watch.key] -= 1
+        if not self._counts[watch.key]:
+            del self._counts[watch.key]
         if watch.session is not None:
             del watch.session.watches[watch.number]
         self._check(watch)
@@ -339,7 +367,9 @@ class LacWatches:
             self._answers.append(PollEnded(watch.inbound, outcome))
             return
         if isinstance(outcome, ZbkError):
-            session.refused.append((watch.number, outcome))
+            # its frames would stay as long as it is not told
+            session.refused.append((watch.number, outcome.with_traceback(None)))
+            self._untold_count += 1
         else:
             session.risen.append(Risen(watch.number, watch.ledger_id, outcome))
         if session.inbound is not None:
@@ -356,6 +386,7 @@ class LacWatches:
             risen[RISEN_COUNT_MAX:],
             refused[WATCH_REFUSED_COUNT_MAX:],
         )
+        self._untold_count -= len(answer.refused)
         session.inbound = None
         self._set_due(session, now_ms + SESSION_IDLE_MS)
 
@@ -366,6 +397,7 @@ class LacWatches:
             session.inbound = None
         for watch in list(session.watches.values()):
             self._remove(watch)
+        self._untold_count -= len(session.refused)
         self._ready.pop(session, None)
         del self._sessions[session.peer]
 
@@ -376,5 +408,5 @@ class LacWatches:
     def _check(self, watch: Watch) -> None:
         if watch.session is not None:
             is_listed = watch.session.watches.get(watch.number) is watch
-            assert is_listed is self._is_here(watch)
+            assert is_listed is self.has(watch)
         assert 0 <= len(self._watches) <= self._count <= self._count_max

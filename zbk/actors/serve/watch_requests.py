@@ -55,7 +55,7 @@ class WatchRequests:
         self._ledgers.check_fence_known(slot.ledger_id)
         lac = self._durable_lac(slot)
         has_news = lac > request.known_lac or slot.ledger.is_fenced
-        if has_news or not request.wait_ms or self._watches.is_full:
+        if has_news or not request.wait_ms or self._watches.is_full(inbound.key):
             self._turn.answer(inbound, self._turn.lac_answer(inbound, lac))
             return
         self._watches.add_poll(inbound, request, self._now_ms())
@@ -67,6 +67,9 @@ class WatchRequests:
         session = self._watches.resume(inbound, request, self._now_ms())
         for asked in request.begun if session is not None else ():
             assert session is not None, "it was looked at first"
+            if not self._watches.may_begin(session):
+                self._watches.lose(session)
+                break
             watch = self._watches.add(session, asked)
             if watch is not None:
                 self._begin(watch)
@@ -131,7 +134,8 @@ class WatchRequests:
         known = self._watches.ledgers
         for ledger_id in [*known] if ledger_ids is None else ledger_ids:
             for watch in [*known.get(ledger_id, ())]:
-                self._begin(watch)
+                if self._watches.has(watch):  # one before it may have ended all of the ledger
+                    self._begin(watch)
 
     def wake_all(self) -> None:
         """End all polls."""
