@@ -44,9 +44,12 @@ class RawPeer:
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
-    def greet(self) -> None:
-        """Go through the handshake of ZeroMQ, as a DEALER; say nothing after it."""
-        self.socket.sendall(_GREETING + ready())
+    def greet(self, user_id: bytes = b"") -> None:
+        """Go through the handshake of ZeroMQ, as a DEALER; say nothing after it.
+
+        ``user_id``: who it says that it is.
+        """
+        self.socket.sendall(_GREETING + ready(user_id))
         self._receive(len(_GREETING))
         _flags, size = self._receive(2)
         self._receive(size)  # nothing else may be said before the other side is ready
@@ -70,6 +73,13 @@ class RawPeer:
         """Send a message of these frames."""
         for number, frame in enumerate(frames):
             self.socket.sendall(self.frame(frame, has_more=number < len(frames) - 1))
+
+    def receive_frame(self) -> bytes:
+        """Return the next frame."""
+        flags, size = self._receive(2)
+        if flags & 2:  # a long one: seven more bytes of its size
+            size = int.from_bytes(bytes([size]) + self._receive(7), "big")
+        return self._receive(size)
 
     def wait_until_ended(self) -> None:
         """Return once the bookie has closed the connection."""
@@ -95,9 +105,10 @@ class RawPeer:
         self.close()
 
 
-def ready() -> bytes:
+def ready(user_id: bytes = b"") -> bytes:
     """Return the command with which a DEALER without encryption is ready."""
-    return command(b"READY", _property("Socket-Type", b"DEALER"))
+    body = _property("Socket-Type", b"DEALER")
+    return command(b"READY", body + (_property("User-Id", user_id) if user_id else b""))
 
 
 def command(name: bytes, body: bytes) -> bytes:

@@ -22,7 +22,6 @@ from zbk.transport.frames import source_fd, wire_size
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.inflow import Inflow
-from zbk.transport.key_guard import key_of
 from zbk.transport.peers import SHARE_PART, PeerTable
 from zbk.wire import codec
 from zbk.wire.messages import Add, Bundle, GetLedgerInfo, Hello, Ping, Pong, Read, Request
@@ -79,7 +78,7 @@ class Admission:
         counts.message_count += 1
         name = frames[0]
         known = self._peers.by_name.get(name)
-        if self._guard is not None and known is not None and known.key != key_of(last):
+        if self._guard is not None and known is not None and known.key != self._guard.key_of(last):
             self._peers.forget(name)  # its connection has ended, and another one took the name
             known = None
         if known is not None:
@@ -113,11 +112,14 @@ class Admission:
         version = self._identity.agree(hello)
         key, has_role = "", False
         if self._guard is not None:
-            key = key_of(last)
+            key = self._guard.key_of(last)
             self._guard.check_key(self._identity.bookie_id, key)
             has_role = self._guard.has_role(key)
             self._check_share(name, key, has_role=has_role)
-        if not self._watch.greet(name, source_fd(last), version, now_ms):
+        fd = source_fd(last)
+        if self._has_ended(name, fd):
+            return
+        if not self._watch.greet(name, fd, version, now_ms):
             raise BusyError(
                 f"bookie {self._identity.bookie_id} has {self._greeted_max} connections, "
                 "as many as it may have: see connection_count_max and `ulimit -n`"
@@ -125,6 +127,14 @@ class Admission:
         self._peers.identify(name, key, has_role=has_role)
         answer = self._identity.answer(hello, version, is_readonly=self.is_readonly)
         self._sender.push(name, [codec.encode(answer)])
+
+    def _has_ended(self, name: bytes, fd: int) -> bool:
+        """Return whether a HELLO is of a connection that has ended: another has its descriptor."""
+        if self._peers.name_of(fd) in (None, name):
+            return False
+        self._watch.take_events()  # of the two, the other one may have ended
+        is_taken = self._peers.name_of(fd) not in (None, name)
+        return is_taken and not self._is_open(name, "another connection has the descriptor")
 
     def _check_share(self, name: bytes, key: str, *, has_role: bool) -> None:
         """Refuse one more connection of a key that has its share of them.

@@ -6,6 +6,8 @@ each message, and the front compares it with the one that said HELLO: a routing 
 chooses, identifies nothing.
 
 A connection without encryption has no key. It comes through an address of its own, or not at all.
+libzmq asks nothing about it, and takes what it says of itself: also a ``User-Id``, which is where
+the key of others is. So a key there has the *seal* of this process, which no peer can know.
 
 Runs in the thread of the front (``zbk.transport.router``), under its lock. It adds no thread and no
 wake-up: the front polls the descriptor of the guard with its own.
@@ -14,6 +16,7 @@ Decision: pyzmq's ``zmq.auth`` answers in a thread or an event loop of its own, 
 connection; this is the part of it that a bookie needs.
 """
 
+import secrets
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -35,6 +38,7 @@ ZAP_ENDPOINT: Final = "inproc://zeromq.zap.01"
 ZAP_VERSION: Final = b"1.0"
 ZAP_FRAME_COUNT: Final = 7  # of a request by CURVE
 KEY_SIZE: Final = 32
+SEAL_SIZE: Final = 16  # random bytes; twice as many characters
 OnRefused: TypeAlias = Callable[[str, str, str], None]
 """Is told the key of a refused connection, its address and the reason; what is unknown is ""."""
 
@@ -55,6 +59,7 @@ class KeyGuard:
     ) -> None:
         """Bind the endpoint that libzmq asks. The front binds its own after that."""
         self.keys = keys
+        self._seal: Final = secrets.token_hex(SEAL_SIZE)
         self._accepts_plain = accepts_plain
         self.refused_count = 0
         self._unended = deque[tuple[int, str]](maxlen=REMEMBERED_COUNT_MAX)
@@ -121,6 +126,15 @@ class KeyGuard:
         principal = self.keys.find(key)
         return principal is not None and bool(principal.roles)
 
+    def key_of(self, frame: zmq.Frame) -> str:
+        """Return the key of the connection that a frame came through; "" without encryption."""
+        try:
+            seal, colon, key = str(frame.get("User-Id")).partition(":")
+        except (zmq.ZMQError, UnicodeError):
+            return ""
+        is_sealed = bool(colon) and secrets.compare_digest(seal.encode(), self._seal.encode())
+        return key if is_sealed else ""
+
     def check_key(self, bookie_id: str, key: str) -> None:
         """Check the key of a connection that says HELLO.
 
@@ -136,7 +150,7 @@ class KeyGuard:
         request_id = question[1] if len(question) > 1 else b""
         key = _key_of(question)
         if key in self.keys:
-            return [ZAP_VERSION, request_id, b"200", b"OK", key.encode(), b""]
+            return [ZAP_VERSION, request_id, b"200", b"OK", f"{self._seal}:{key}".encode(), b""]
         address = question[3].decode("ascii", "replace")[:80] if len(question) > 3 else ""
         self.refused_count += 1
         self._unended.append((now_ms, address))
@@ -144,14 +158,6 @@ class KeyGuard:
         if self.on_refused is not None:
             self.on_refused(key, address, "the key belongs to no principal")
         return [ZAP_VERSION, request_id, b"400", b"the key belongs to no principal", b"", b""]
-
-
-def key_of(frame: zmq.Frame) -> str:
-    """Return the public key of the connection that a frame came through; "" without encryption."""
-    try:
-        return str(frame.get("User-Id"))
-    except zmq.ZMQError:
-        return ""
 
 
 def refusal_of(key: str) -> str:
