@@ -3,9 +3,10 @@
 Their functions read plain values and never wait, so they run in the thread of the server.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -35,7 +36,7 @@ def routes(endpoint: Endpoint) -> list[Route]:
     """Return the routes of an endpoint."""
 
     async def metrics(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        encode, content_type = _encoder(request.headers.get("accept", ""))
         return Response(encode(endpoint.registry), media_type=content_type)
 
     async def livez(request: Request) -> Response:
@@ -55,6 +56,13 @@ def routes(endpoint: Endpoint) -> list[Route]:
         Route("/readyz", readyz),
         Route("/version", version),
     ]
+
+
+def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # it asks for a version that is none
+        return choose_encoder("")
 
 
 def _health(title: str, checks: Sequence[Check], request: Request) -> Response:

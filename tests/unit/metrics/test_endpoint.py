@@ -61,6 +61,9 @@ def test_metrics_and_version_are_served(url: str) -> None:
     accepted = "application/openmetrics-text; version=1.0.0"
     open_metrics = ask(f"{url}/metrics", headers={"Accept": accepted})
     assert open_metrics.body.endswith("# EOF\n")
+    for strange in ("x", "", "1.0.0; escaping=x", "0x1", "1e9, */*;q=x"):
+        accepted = f"application/openmetrics-text; version={strange}"
+        assert ask(f"{url}/metrics", headers={"Accept": accepted}).status == 200
     version = json.loads(ask(f"{url}/version").body)
     assert version["version"] == "1.2.3"
     assert abs(version["time_ms"] - wall_ms()) < 60_000
