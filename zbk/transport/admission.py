@@ -14,6 +14,7 @@ import zmq
 
 from zbk.errors import BusyError, HelloRequiredError, ZbkError
 from zbk.metrics.refusals import Refusals
+from zbk.system.tcp import peer_address
 from zbk.transport.answer_sender import AnswerSender
 from zbk.transport.bundles import parts_of
 from zbk.transport.connection_ends import ConnectionEnds
@@ -124,7 +125,7 @@ class Admission:
                 f"bookie {self._identity.bookie_id} has {self._greeted_max} connections, "
                 "as many as it may have: see connection_count_max and `ulimit -n`"
             )
-        self._peers.identify(name, key, has_role=has_role)
+        self._peers.identify(name, key, has_role=has_role, address=peer_address(fd))
         answer = self._identity.answer(hello, version, is_readonly=self.is_readonly)
         self._sender.push(name, [codec.encode(answer)])
 

@@ -61,6 +61,7 @@ class Peer:
     """One connection that has said HELLO."""
 
     __slots__ = (
+        "address",
         "answers",
         "fd",
         "has_role",
@@ -92,6 +93,7 @@ class Peer:
         self.seen_ms = now_ms
         self.has_role = False  # its principal has a role in the cluster
         self.key = ""  # the public key that it has proved to have; "" without encryption
+        self.address = ""  # as host:port, when it said HELLO: the descriptor may be of others later
         self.share: KeyShare | None = None  # None: without a key, or with a role
         self.version = VERSION_MIN  # of the protocol, agreed on in its HELLO
 
@@ -140,10 +142,10 @@ class PeerTable:
         share = self._shares.get(key)
         return 0 if share is None else share.connection_count
 
-    def identify(self, name: bytes, key: str, *, has_role: bool) -> None:
-        """Record the key of a peer, and whether its principal has a role."""
+    def identify(self, name: bytes, key: str, *, has_role: bool, address: str = "") -> None:
+        """Record the key of a peer, whether its principal has a role, and where it is."""
         peer = self.by_name[name]
-        peer.has_role = has_role
+        peer.has_role, peer.address = has_role, address
         if not key or peer.key == key:
             return
         peer.key = key

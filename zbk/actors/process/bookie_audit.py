@@ -12,7 +12,6 @@ Called by the thread of the front and by the storage actor, and only for these e
 from zbk.audit.record import Action, AuditRecord, key_id
 from zbk.audit.trail import AuditSink
 from zbk.errors import UnauthorizedError, ZbkError
-from zbk.system.tcp import peer_address
 from zbk.transport.inbound import Inbound
 from zbk.transport.peers import Peer
 from zbk.transport.router import RouterFront
@@ -42,7 +41,7 @@ class BookieAudit:
     ) -> AuditRecord:
         key, address = "", ""
         if isinstance(inbound.life, Peer):
-            key, address = inbound.life.key, peer_address(inbound.life.fd)
+            key, address = inbound.life.key, inbound.life.address
         return AuditRecord(
             action=action,
             outcome="refused" if refusal else "done",

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from zbk.actors.serve.access_gate import AccessGate
-from zbk.actors.serve.lac_watches import LacWatches, Risen, SessionAnswered, Watch
+from zbk.actors.serve.lac_watch import Risen, SessionAnswered, Watch
+from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
 from zbk.actors.serve.parts import ServeParts
 from zbk.actors.serve.refusals import answerable

@@ -2,12 +2,12 @@
 
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, OTHER_KEY, World, add, batch, read_lac
+from zbk.actors.serve.lac_watch import Session
 from zbk.actors.serve.lac_watches import (
     SESSION_IDLE_MS,
     SESSION_WATCH_COUNT_MAX,
     WATCH_COUNT_MAX,
     LacWatches,
-    Session,
 )
 from zbk.actors.serve.storage import WatchesDue
 from zbk.errors import BusyError, from_wire

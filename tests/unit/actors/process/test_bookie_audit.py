@@ -1,0 +1,44 @@
+"""What a bookie writes into the audit log of a client."""
+
+import os
+from pathlib import Path
+from typing import cast
+
+from zbk.actors.process.bookie_audit import BookieAudit
+from zbk.audit.record import AuditRecord
+from zbk.protocol.entry.words import LedgerType
+from zbk.transport.inbound import Inbound
+from zbk.transport.peers import FrontCounts, PeerTable
+from zbk.transport.router import RouterFront
+from zbk.wire.messages import ReadLac
+
+
+class NoFront:
+    """A front without principals."""
+
+    def when_refused(self, _on_refused: object) -> None:
+        """Accept it."""
+
+    def principal_of(self, _key: str) -> str:
+        return "alice"
+
+
+def test_an_ended_connection_is_named_by_the_address_that_it_had() -> None:
+    """Its descriptor may be that of another connection by then."""
+    records: list[AuditRecord] = []
+    audit = BookieAudit(records.append, cast("RouterFront", NoFront()))
+    peers = PeerTable(FrontCounts(), 1 << 20)
+    with Path(os.devnull).open("rb") as other:
+        peer = peers.greet(b"name", other.fileno(), 3, 0)
+        peers.identify(b"name", "k" * 40, has_role=False, address="192.0.2.7:4711")
+        request = ReadLac(
+            request_id=1,
+            ledger_id=7,
+            ledger_key=bytes(16),
+            ledger_type=LedgerType.PD_JOURNAL,
+            is_fencing=True,
+        )
+        audit.done("fence", Inbound(b"name", request, (), 100, life=peer), 7)
+
+    [record] = records
+    assert (record.principal, record.address) == ("alice", "192.0.2.7:4711")
