@@ -557,7 +557,7 @@ class SimulatedBookie:
     def waiting(self) -> list[Inbound]:
         """The requests that wait for a look-up."""
         waiting = self._storage_actor._gate._room._waiting.values()
-        return [one for requests in waiting for one, _size in requests if one is not None]
+        return [one.request for some in waiting for one in some if one.request is not None]
 
     def _look_up(self, question: LookUp) -> None:
         def find() -> LookedUp:

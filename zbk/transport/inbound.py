@@ -28,6 +28,11 @@ class Inbound(msgspec.Struct, frozen=True):
         key: str = getattr(self.life, "key", "")
         return key
 
+    @property
+    def share_key(self) -> str:
+        """The key whose share of the bookie this takes; "" without one, or with a role."""
+        return "" if getattr(self.life, "has_role", False) else self.key
+
 
 class Outbound(msgspec.Struct, frozen=True):
     """The answer to one ``Inbound``."""

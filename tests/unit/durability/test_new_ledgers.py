@@ -107,36 +107,73 @@ def test_more_than_the_room_takes_is_refused(sizes: list[int]) -> None:
     assert not room.has(8)
 
 
+@pytest.mark.parametrize("sizes", [[1, 1], [6]])
+def test_a_key_has_one_half_of_the_room(sizes: list[int]) -> None:
+    room: WaitingRoom[int] = WaitingRoom(count_max=4, size_max=12)
+    for number, size in enumerate(sizes):
+        room.put(number, size, size, "a")
+
+    with pytest.raises(BusyError, match="one half"):
+        room.put(8, 0, 1, "a")
+    room.put(8, 0, 1, "b")
+    room.put(9, 0, 1)  # of no share
+
+    assert [one.requests for one in room.answered(dict.fromkeys(room.next_batch(), KNOWN))]
+    for number, size in enumerate(sizes):
+        room.put(number, size, size, "a")
+    assert room.take_all() == sizes
+    assert room._shares == {}
+
+
+def test_each_key_has_its_part_of_a_look_up() -> None:
+    room: WaitingRoom[int] = WaitingRoom()
+    for ledger_id in range(2 * LOOKUP_COUNT_MAX):
+        room.put(ledger_id, 0, 1, "greedy")
+    room.put(1_000, 0, 1, "modest")
+    room.put(1_001, 0, 1)
+
+    batch = room.next_batch()
+    room.answered(dict.fromkeys(batch, KNOWN))
+
+    assert batch[:4] == [0, 1_000, 1_001, 1]
+    assert len(batch) == LOOKUP_COUNT_MAX
+    assert [*batch[3:], *room.next_batch()][:200] == [*range(1, 201)]
+
+
 class RoomMachine(RuleBasedStateMachine):
     """The room beside a list of all that waits, each with the question that it waits for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.room: WaitingRoom[int] = WaitingRoom(count_max=6, size_max=20)
-        self.waiting: list[tuple[int, int, int]] = []  # ledger, request, size
+        self.waiting: list[tuple[int, int, int, str]] = []  # ledger, request, size, key
         self.asked: dict[int, list[int]] = {}
         self.number = 0
 
     def of(self, ledger_id: int) -> list[int]:
-        return [request for one, request, _ in self.waiting if one == ledger_id]
+        return [request for one, request, _, _ in self.waiting if one == ledger_id]
 
-    @rule(ledger_id=st.integers(0, 3), size=st.integers(0, 9))
-    def put(self, ledger_id: int, size: int) -> None:
+    @rule(ledger_id=st.integers(0, 3), size=st.integers(0, 9), key=st.sampled_from(["", "a", "b"]))
+    def put(self, ledger_id: int, size: int, key: str) -> None:
         self.number += 1
         is_room = len(self.waiting) < 6 and sum(w[2] for w in self.waiting) + size <= 20
+        sizes = [one[2] for one in self.waiting if one[3] == key]
+        has_share = not key or (len(sizes) < 3 and sum(sizes) + size <= 10)
         try:
-            self.room.put(ledger_id, self.number, size)
+            self.room.put(ledger_id, self.number, size, key)
         except BusyError:
-            assert not is_room
+            assert not (is_room and has_share)
         else:
             assert is_room
-            self.waiting.append((ledger_id, self.number, size))
+            assert has_share
+            self.waiting.append((ledger_id, self.number, size, key))
 
     @precondition(lambda self: not self.asked)
     @rule()
     def ask(self) -> None:
         batch = self.room.next_batch()
-        assert set(batch) == {ledger_id for ledger_id, _, _ in self.waiting}
+        assert set(batch) == {ledger_id for ledger_id, _, _, _ in self.waiting}
+        assert len(set(batch)) == len(batch)
         self.asked = {ledger_id: self.of(ledger_id) for ledger_id in batch}
 
     @precondition(lambda self: self.asked)
@@ -159,7 +196,7 @@ class RoomMachine(RuleBasedStateMachine):
     @rule()
     def give_up(self) -> None:
         taken = self.room.take_all()
-        assert sorted(taken) == [request for _, request, _ in self.waiting]
+        assert sorted(taken) == [request for _, request, _, _ in self.waiting]
         self.waiting = []
 
     def forget(self, requests: Sequence[int]) -> None:
@@ -168,7 +205,7 @@ class RoomMachine(RuleBasedStateMachine):
     @invariant()
     def holds_what_the_twin_holds(self) -> None:
         assert len(self.room) == len(self.waiting)
-        assert self.room.size == sum(size for _, _, size in self.waiting)
+        assert self.room.size == sum(size for _, _, size, _ in self.waiting)
         assert {one for one in range(4) if self.room.has(one)} == {w[0] for w in self.waiting}
 
 

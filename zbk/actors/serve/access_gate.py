@@ -116,6 +116,7 @@ class AccessGate:
         failure = self._failures.get(ledger_id)
         if failure is not None:
             raise failure
+        self._ledgers.check_not_deleted(ledger_id)  # else each of them costs the store a read
         self._gate.hold(ledger_id, inbound)
 
     def _denial(self, key: str, ledger_id: int, need: int) -> AccessDeniedError:
@@ -136,7 +137,7 @@ class AccessGate:
             failure = self._failures.get(ledger_id)
             if failure is not None:
                 raise failure
-            self._gate.want(ledger_id)
+            self._gate.want(ledger_id, key)
             return False
         if not is_allowed:
             raise self._denial(key, ledger_id, WATCH_NEED)

@@ -40,7 +40,7 @@ class NewLedgerGate:
             return False
         is_waiting = self._room.has(request.ledger_id)
         if is_waiting:
-            self._room.put(request.ledger_id, inbound, inbound.size)
+            self.hold(request.ledger_id, inbound)
         return is_waiting
 
     def slot(self, inbound: Inbound, request: Add | Read | ReadLac | WriteLac) -> LedgerSlot | None:
@@ -70,16 +70,16 @@ class NewLedgerGate:
         Raises:
             BusyError: too much waits.
         """
-        self._room.put(ledger_id, inbound, inbound.size)
+        self._room.put(ledger_id, inbound, inbound.size, inbound.share_key)
 
-    def want(self, ledger_id: int) -> None:
-        """Look up a ledger for which no request waits.
+    def want(self, ledger_id: int, key: str) -> None:
+        """Look up a ledger for which no request waits, at the cost of a client's share.
 
         Raises:
             BusyError: too much waits.
         """
         if not self._room.has(ledger_id):
-            self._room.put(ledger_id, None, 0)
+            self._room.put(ledger_id, None, 0, key)
 
     def ask(self) -> Sequence[int]:
         """Look up the ledgers whose requests wait, unless a look-up is running; return them."""

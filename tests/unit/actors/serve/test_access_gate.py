@@ -3,10 +3,10 @@
 import pytest
 
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, read, read_lac
+from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, read, read_lac, write_lac
 from zbk.actors.serve.access_gate import GrantsChanged, SetKeys, SetNamespaces
 from zbk.actors.serve.storage import WatchesDue
-from zbk.durability.new_ledgers import KnownLedger
+from zbk.durability.new_ledgers import WAITING_COUNT_MAX, KnownLedger
 from zbk.errors import (
     AccessDeniedError,
     BusyError,
@@ -373,3 +373,18 @@ def test_without_required_keys_there_is_no_gate() -> None:
     world.say(*add(batch(0, [b"anyone's"])))
     world.settle()
     assert isinstance(world.answers[-1], AddAnswer)
+
+
+def test_a_guest_who_asks_for_what_there_is_not_leaves_room_for_others(world: World) -> None:
+    world.lookups.is_answering = False
+    world.key = B
+    for first in range(1_000, 1_000 + WAITING_COUNT_MAX, 1_024):
+        world.say_together(*[(write_lac(0, ledger_id=first + one),) for one in range(1_024)])
+    assert {type(error_of(one)) for one in world.answers} == {BusyError}
+    assert len(world.answers) == WAITING_COUNT_MAX // 2
+    world.answers.clear()
+
+    world.key = A
+    world.say(*add(batch(0, [b"hers"], ledger_id=9)))
+
+    assert world.answers == [], "it waits for the look-up"
