@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from zbk.transport.frames import Frame
-from zbk.wire.messages import Message, Request
+from zbk.wire.messages import GetLedgerInfo, Message, Request
 
 if TYPE_CHECKING:
     from zbk.tracing.request_spans import RequestSpan
@@ -32,6 +32,15 @@ class Inbound(msgspec.Struct, frozen=True):
     def share_key(self) -> str:
         """The key whose share of the bookie this takes; "" without one, or with a role."""
         return "" if getattr(self.life, "has_role", False) else self.key
+
+
+def turn_size(inbound: Inbound) -> int:
+    """Return the bytes for which a request counts in a turn of the storage actor.
+
+    A question of some hundred bytes about a ledger may look at a million entries.
+    """
+    is_long = type(inbound.request) is GetLedgerInfo
+    return inbound.size + inbound.expected_size if is_long else inbound.size
 
 
 class Outbound(msgspec.Struct, frozen=True):

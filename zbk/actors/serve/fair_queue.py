@@ -3,7 +3,8 @@
 A ledger that is written as fast as possible has megabytes on their way. In one queue for all, a
 small request of another client would wait until these are stored. Here each connection has its own
 queue, and a turn takes a slice of each of them (deficit round robin; Shreedhar and Varghese, 1995),
-up to ``TURN_SIZE`` bytes.
+up to ``TURN_SIZE`` bytes. Questions about ledgers count as many bytes as are set aside for their
+answers: a turn has a few of them.
 
 Within a connection, small requests overtake large ones of other ledgers, as in the client
 (``zbk.transport.request_queue``). All requests of a ledger stay in order: while a large one waits,
@@ -29,7 +30,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from zbk.actors.serve.identity_rates import IdentityRates, RateLimits, RateTable, is_fence
-from zbk.transport.inbound import Inbound
+from zbk.transport.inbound import Inbound, turn_size
 
 SMALL_SIZE_MAX: Final = 16 * 1024
 """Bytes of a request that may overtake larger ones of other ledgers."""
@@ -80,9 +81,12 @@ class _Lane:
             return 0
         before_size = credit_size = self.credit_size + SLICE_SIZE
         end_count = len(taken) + count_max
-        while waiting and waiting[0][0].size <= credit_size and len(taken) < end_count:
+        while waiting and len(taken) < end_count:
+            size = turn_size(waiting[0][0])
+            if size > credit_size:
+                break
             taken.append(waiting.popleft())
-            credit_size -= taken[-1][0].size
+            credit_size -= size
         self.credit_size = credit_size if waiting else 0
         return before_size - credit_size
 

@@ -41,6 +41,9 @@ from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Read, ReadLac
 READ_COUNT_MAX: Final = 65_536
 LEDGER_INFO_RANGE_COUNT_MAX: Final = 1_000
 LEDGER_INFO_ENTRY_COUNT_MAX: Final = 1_000_000
+NARROW_STRIPE_SIZE: Final = 32
+"""Entries of a round in a slot, up to which so many ids are looked at for a stripe; of wider
+stripes fewer, as each residue is looked at by itself."""
 
 
 class ReadRequests:
@@ -168,8 +171,11 @@ class ReadRequests:
         ledger_type = slot.ledger.ledger_type
         if stripe is None or ledger_type is None or not level_of(ledger_type).has_sync_cursor:
             return slot.ledger.last_add_synced
-        is_durable, count_max = self._turn.is_durable(slot), LEDGER_INFO_ENTRY_COUNT_MAX
-        return synced_until(slot, stripe, is_durable=is_durable, count_max=count_max)
+        width = max(NARROW_STRIPE_SIZE, stripe.write_size)
+        count_max = LEDGER_INFO_ENTRY_COUNT_MAX * NARROW_STRIPE_SIZE // width
+        return synced_until(
+            slot, stripe, is_durable=self._turn.is_durable(slot), count_max=count_max
+        )
 
     # -------------------------------------------------------------- the fence
 

@@ -16,7 +16,7 @@ from zbk.actors.serve.journal_times import UNTIMED
 from zbk.metrics.sampling import Sampling
 from zbk.system.clock import monotonic_ns
 from zbk.system.direct_inbox import Door
-from zbk.transport.inbound import Inbound
+from zbk.transport.inbound import Inbound, turn_size
 
 LENT_SIZE_MAX: Final = 64 * 1024
 """Bytes of requests up to which the front's thread takes the turn of an idle storage actor."""
@@ -56,7 +56,7 @@ class StorageDoor(Door):
         sampling = self._sampling
         is_timed = sampling.left_count == 1
         received_us = monotonic_ns() // 1_000 if is_timed else UNTIMED
-        is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
+        is_small = sum([turn_size(inbound) for inbound in batch]) <= LENT_SIZE_MAX
         requests = Requests(batch, received_us, sampling.share)
         if is_small and self.queue.may_pass(batch) and self.hand(requests):
             if is_timed:

@@ -6,12 +6,14 @@ import pykka
 import pytest
 
 from zbk.actors.serve import storage_door
+from zbk.actors.serve.fair_queue import TURN_SIZE
 from zbk.actors.serve.journal_times import UNTIMED
 from zbk.actors.serve.storage_door import LENT_SIZE_MAX, Requests, RequestsWait, StorageDoor
 from zbk.metrics.sampling import FREQUENT_COUNT, SHARES
 from zbk.system.direct_inbox import DirectInbox
+from zbk.transport.admission import ANSWER_SIZE_MIN
 from zbk.transport.inbound import Inbound
-from zbk.wire.messages import Ping
+from zbk.wire.messages import GetLedgerInfo, Ping
 
 
 class FakeStorage(DirectInbox):
@@ -65,6 +67,22 @@ def test_few_bytes_are_served_here_if_the_actor_is_idle(
     else:
         assert storage.told == [RequestsWait()]
         assert door.queue.take(0, 0).batch == batch
+
+
+def test_a_question_that_takes_long_is_left_to_the_actor() -> None:
+    door, storage = StorageDoor(), FakeStorage()
+    door.actor = storage
+    asked = [
+        Inbound(b"peer", GetLedgerInfo(request_id=number, ledger_id=7), (), 95, ANSWER_SIZE_MIN)
+        for number in range(400)
+    ]
+
+    door.receive(asked)
+
+    assert storage.here == []
+    assert 0 < len(door.queue.take(0, 0).batch) <= TURN_SIZE // ANSWER_SIZE_MIN
+    door.receive([Inbound(b"other", Ping(request_id=1), (), 10)])
+    assert {one.peer for one in door.queue.take(0, 0).batch} == {b"peer", b"other"}
 
 
 def test_requests_do_not_overtake_those_that_wait() -> None:

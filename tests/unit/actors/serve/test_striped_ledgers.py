@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch
+from zbk.actors.serve import read_requests
 from zbk.durability.limbo import LossReason
 from zbk.errors import MalformedMessageError, ZbkError, from_wire
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
@@ -151,6 +152,20 @@ def test_a_look_at_the_slot_of_another_cursor_counts_nothing_that_is_not_synced(
     assert shown(world, STRIPE) == NO_ENTRY
     assert sync(world, OTHER) == 5
     assert shown(world, STRIPE) == 4
+
+
+def test_a_look_goes_less_far_for_a_wide_stripe(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each entry of a round is looked at by itself: a question must not take seconds."""
+    monkeypatch.setattr(read_requests, "LEDGER_INFO_ENTRY_COUNT_MAX", 64)
+    add_due(world := bookie(disk), JOURNALED, range(100), None, is_recovery=True)
+    world.settle()
+
+    world = bookie(disk)
+
+    assert shown(world, Stripe(5, 4, 3)) == 63
+    assert shown(world, Stripe(66, 64, 63)) == 31
 
 
 def test_a_look_at_a_pd_ledger_has_no_cursor(disk: SimulatedDisk) -> None:
