@@ -179,10 +179,9 @@ class BookiePool:
         """
         if threading.get_ident() == self._thread_id and not self._is_stopping:
             self._set_alarm(due_ms, callback)
-        elif due_ms is not None:
-            known_ms = self._alarms.get(callback)
-            if known_ms is None or due_ms < known_ms:
-                self._put(lambda _now_ms: self._set_alarm(due_ms, callback))
+        elif due_ms is not None and due_ms < self._alarms.get(callback, due_ms + 1):
+            known = self._alarms.get  # when it runs: the pool's thread may have set another one
+            self._put(lambda _: self._set_alarm(min(due_ms, known(callback, due_ms)), callback))
 
     def set_addresses(self, addresses: Mapping[str, str]) -> None:
         """Replace the addresses of all bookies, which have no keys: id to ``tcp://host:port``."""
