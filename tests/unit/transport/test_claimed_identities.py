@@ -37,7 +37,9 @@ def the_peer(server: RouterFront) -> Peer:
 
 
 @pytest.mark.parametrize(
-    "user_id", [b"\xff\xfe", b":", ALICE.public_key.encode(), b":" + ALICE.public_key.encode()]
+    "user_id",
+    [b"\xff\xfe", b":", ALICE.public_key.encode(), b":" + ALICE.public_key.encode()],
+    ids=["no text", "no key", "a key", "a key and an empty seal"],
 )
 def test_a_peer_without_a_key_has_none_whatever_it_says(user_id: bytes, echo: Echo) -> None:
     """libzmq takes the user id of a connection without encryption from its peer."""
