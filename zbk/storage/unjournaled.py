@@ -34,7 +34,7 @@ from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_logs.location import ABSENT, entry_locations, location_of
 from zbk.storage.entry_logs.runs import entries_of
-from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan, write_again
+from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan, write_block_again
 from zbk.storage.index.due_entries import due_until
 from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LedgerCache
@@ -142,7 +142,7 @@ class UnjournaledScan:
         known = handle.locations_of(entry_ids)
         absent = [at for at, location in enumerate(known) if location == ABSENT]
         if absent:
-            write_again(file, block)
+            write_block_again(file, block)
             ids = [entry_ids[at] for at in absent]
             handle.set_locations(ids, locations.__class__("Q", [locations[at] for at in absent]))
             self._entry_count += len(absent)

@@ -8,6 +8,7 @@ import pytest
 from tests.support.bookie_storages import TwinnedStorage
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.errors import StorageFailedError
+from zbk.storage import bookie_storage
 
 LEDGER_ID = 1
 
@@ -68,3 +69,38 @@ def test_the_name_of_an_index_file_that_only_the_page_cache_had_is_made_durable(
     twin.storage.open()
 
     twin.check()
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_a_start_replays_is_on_the_disk_before_it_is_served(
+    monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    """A repeated add or fence was answered at once, from records that only the page cache had."""
+    twin = TwinnedStorage(SimulatedDisk())
+    twin.storage.open()
+    twin.add(LEDGER_ID, range(3))
+    twin.finish_checkpoint()
+    twin.add(LEDGER_ID, range(3, 30))
+    twin.fence(LEDGER_ID)
+    twin.disk.faults.append(Fault("sync", errno.EIO, path_part=".journal"))
+    with pytest.raises(StorageFailedError):
+        twin.sync()
+    twin.kill()
+    if is_full:
+        twin.disk.faults.append(Fault("pwrite", errno.ENOSPC, path_part="index.flush"))
+    else:
+        monkeypatch.setattr(bookie_storage, "LEDGERS_AT_START_MAX", 0)
+
+    twin.storage.open()
+    assert twin.storage.open_checkpoint is not None
+    info = twin.storage.homes.info(LEDGER_ID)
+    assert info is not None
+    assert info.last_entry_id == 29
+    assert info.is_fenced
+    twin.lose_power(NothingKept(1))
+    twin.storage.open()
+
+    info = twin.storage.homes.info(LEDGER_ID)
+    assert info is not None
+    assert info.last_entry_id == 29
+    assert info.is_fenced

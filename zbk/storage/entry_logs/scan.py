@@ -15,6 +15,7 @@ import msgspec
 from zbk.errors import CorruptRecordError
 from zbk.protocol.entry.digest import checksum
 from zbk.storage.disk.fail_stop import as_damage
+from zbk.storage.disk.write_again import write_again
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import (
     BLOCK_HEADER_SIZE,
@@ -146,18 +147,14 @@ class BlockWalk:
         return checksum(body) == header.body_checksum
 
 
-def write_again(file: File, block: Block) -> None:
-    """Write a block, and the header of its log, over themselves: the next fsync covers them.
-
-    Without this an fsync after a failed one may write nothing: the failed one leaves pages that
-    count as written, in a page cache that outlives the process.
+def write_block_again(file: File, block: Block) -> None:
+    """Write a block, and the header of its log, over themselves (``write_again``).
 
     Raises:
         OSError: they cannot be written.
     """
-    start = block.offset - BLOCK_HEADER_SIZE
-    file.pwrite([file.pread(LOG_HEADER_SIZE, 0)], 0)
-    file.pwrite([file.pread(BLOCK_HEADER_SIZE + block.size, start)], start)
+    write_again(file, 0, LOG_HEADER_SIZE)
+    write_again(file, block.offset - BLOCK_HEADER_SIZE, block.offset + block.size)
 
 
 class EntryLogScan:

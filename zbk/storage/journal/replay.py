@@ -20,8 +20,10 @@ never makes a segment shorter, and the missing part may have had the evidence.
 
 Cutting off means: segments after the end are removed, durably, and zeros are written over the
 headers of records after the end in its segment. Then everything replayed is fsynced, because after
-``kill -9`` it may be in the page cache only. The bookie continues in a new segment. After a crash
-at any step the journal replays to the same end.
+``kill -9`` it may be in the page cache only. What no record says to be synced is written again for
+that (``zbk.storage.disk.write_again``): the bookie may serve it before the next checkpoint. With it
+goes what follows the last record of each segment: zeros there keep a torn append from counting. The
+bookie continues in a new segment. After a crash at any step the journal replays to the same end.
 
 All journals are checked before any record is applied; ``check`` and ``apply`` are these two steps.
 The keys of ledgers are applied first: records of a ledger may be in two journals, if one was out of
@@ -37,6 +39,7 @@ import msgspec
 
 from zbk.errors import CorruptJournalError
 from zbk.storage.disk.fail_stop import as_failed_read
+from zbk.storage.disk.write_again import write_again
 from zbk.storage.journal.record import (
     RECORD_HEADER_SIZE,
     DecodedRecord,
@@ -52,7 +55,7 @@ from zbk.storage.journal.segment import (
     segment_path,
 )
 from zbk.storage.journal.segment_reader import SegmentReader
-from zbk.system.files import FileSystem
+from zbk.system.files import File, FileSystem
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
@@ -83,6 +86,9 @@ class JournalReplay:
         self._owner = owner
         self._ids = _ids_from(files, directory, mark)  # of the segments to read, ascending
         self._end = (0, 0)  # place of the last segment, offset there
+        self._ends: list[int] = []  # the offset of the end of each segment up to there
+        self._evidence = 0  # records up to this sequence were synced, as the records say
+        self._synced_end = (0, 0)  # of these records: place of the segment, offset there
         self._cut_record_count = 0
         self._record_count = 0
         self._sequence = 0
@@ -140,12 +146,12 @@ class JournalReplay:
             offset = self._mark.offset
             self._sequence, self._link = self._mark.sequence, self._mark.link
         self._record_count = 0
-        place = 0
-        offset = self._replay_segment(0, offset, on_record)
-        while place + 1 < len(self._ids) and self._continues_in(place + 1):
-            place += 1
-            offset = self._replay_segment(place, SEGMENT_HEADER_SIZE, on_record)
-        return place, offset
+        self._synced_end = (0, offset)
+        self._ends = [self._replay_segment(0, offset, on_record)]
+        while len(self._ends) < len(self._ids) and self._continues_in(len(self._ends)):
+            place = len(self._ends)
+            self._ends.append(self._replay_segment(place, SEGMENT_HEADER_SIZE, on_record))
+        return len(self._ends) - 1, self._ends[-1]
 
     def _reader(self, place: int) -> SegmentReader:
         return SegmentReader(self._files, self._directory, self._ids[place], self._owner)
@@ -163,6 +169,9 @@ class JournalReplay:
                 self._record_count += 1
                 self._sequence, self._link = decoded.sequence, decoded.checksum
                 offset = decoded.end_offset
+                self._evidence = max(self._evidence, decoded.synced_sequence)
+                if decoded.sequence <= self._evidence:  # ``check`` has found the highest
+                    self._synced_end = (place, offset)
 
     def _continues_in(self, place: int) -> bool:
         with self._reader(place) as reader:
@@ -203,12 +212,20 @@ class JournalReplay:
             self._files.remove(segment_path(self._directory, segment_id))
         self._files.sync_dir(self._directory)
         behind = self._starts_behind(end_place, end_offset)
-        for segment_id in self._ids[: end_place + 1]:
+        for place, segment_id in enumerate(self._ids[: end_place + 1]):
             with closing(self._files.open(segment_path(self._directory, segment_id))) as file:
-                if segment_id == self._ids[end_place]:
+                if place == end_place:
                     for offset in behind:
                         file.pwrite([bytes(RECORD_HEADER_SIZE)], offset)
+                self._write_unsynced_again(file, place)
                 file.sync()
+
+    def _write_unsynced_again(self, file: File, place: int) -> None:
+        """Write the records of a segment without evidence, and what follows the last one, again."""
+        synced_place, synced_offset = self._synced_end
+        if place >= synced_place:
+            start = synced_offset if place == synced_place else SEGMENT_HEADER_SIZE
+            write_again(file, start, self._ends[place] + RECORD_HEADER_SIZE)
 
     def _starts_behind(self, end_place: int, end_offset: int) -> list[int]:
         """Return the starts of whole records after the end in its segment, and of a torn one."""

@@ -36,7 +36,7 @@ from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_logs.location import entry_locations, location_of
 from zbk.storage.entry_logs.runs import entries_of
-from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan, write_again
+from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan, write_block_again
 from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.storage.tools.new_index import NewIndex
 from zbk.storage.tools.rebuild_sources import AskOthers
@@ -158,7 +158,7 @@ class Reindex:
             elif found.header.ledger_id in self._lost:
                 is_taken = self._take(cache, file, log_id, found)
                 if is_taken and not is_promised:
-                    write_again(file, found)
+                    write_block_again(file, found)
                 if is_promised and not is_taken:
                     self._doubtful.add(found.header.ledger_id)
 

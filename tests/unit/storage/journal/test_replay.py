@@ -1,5 +1,6 @@
 """Replay: everything promised, a prefix of the rest, nothing else; a tail is told from damage."""
 
+import errno
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -23,6 +24,7 @@ from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.errors import (
     CookieMismatchError,
     CorruptJournalError,
+    NoSpaceError,
     StorageFailedError,
 )
 from zbk.protocol.entry.entry_batch import EntryBatch
@@ -53,6 +55,13 @@ from zbk.storage.journal.segment_reader import SegmentReader
 from zbk.system.files import OsFiles
 
 SEGMENT_1 = segment_path(DIRECTORY, 1)
+
+
+class NothingKept(Random):
+    """A loss of power that takes everything that was not synced."""
+
+    def choice(self, _shares: object) -> float:  # type: ignore[override] # the share that is kept
+        return 0.0
 
 
 @pytest.fixture
@@ -128,6 +137,62 @@ def test_the_tail_is_synced_before_replay_returns(disk: SimulatedDisk, seed: int
     disk.crash(Random(seed))
 
     assert replay_all(disk)[0] == found == [entries_record(1), entries_record(2)]
+
+
+@pytest.mark.parametrize("segment_size", [SEGMENT_SIZE, 8 * SEGMENT_SIZE])
+def test_what_a_failed_fsync_left_in_the_page_cache_only_is_durable_after_a_replay(
+    disk: SimulatedDisk, segment_size: int
+) -> None:
+    """The pages count as written: an fsync alone succeeds, and the platter lacks them."""
+    records: list[JournalRecord] = [entries_record(n, count=20) for n in range(9)]
+    journal = open_journal(disk, segment_size=segment_size)
+    journal.append(records[:1])
+    journal.sync()
+    for record in records[1:]:
+        journal.append([record])
+    disk.faults = [Fault("sync", errno.EIO, path_part=one) for one in disk.paths(".journal")]
+    with pytest.raises(StorageFailedError):
+        journal.sync()
+    disk.process_crash()
+    disk.faults = []
+
+    assert replay_all(disk)[0] == records
+    disk.crash(NothingKept())
+
+    assert replay_all(disk)[0] == records
+
+
+def test_a_torn_append_that_was_made_void_stays_so_after_a_failed_fsync(
+    disk: SimulatedDisk,
+) -> None:
+    """The zeros over it are in the page cache only; without them it would hide what follows."""
+    journal = open_journal(disk)
+    journal.append([entries_record(1)])
+    journal.sync()
+    disk.faults = [Fault("pwrite", errno.ENOSPC, path_part=SEGMENT_1)]
+    with pytest.raises(NoSpaceError):
+        journal.append([entries_record(2), entries_record(3, count=20)])
+    disk.open(SEGMENT_1).sync()  # the operating system may write at any time
+    rest = entries_record(4, count=60)
+    journal.append([rest])
+    assert journal.position.segment_id == 2
+    disk.inode(SEGMENT_1).pending = []  # as a failed fsync leaves it
+    disk.process_crash()
+
+    assert replay_all(disk)[0] == [entries_record(1), rest]
+    disk.crash(NothingKept())
+
+    assert replay_all(disk)[0] == [entries_record(1), rest]
+
+
+def test_what_the_records_say_to_be_synced_is_not_written_again(disk: SimulatedDisk) -> None:
+    journal = written(disk, [entries_record(n, count=40) for n in range(9)])
+    assert journal.position.segment_id > 3
+    before = disk.change_count
+
+    replay_all(disk)
+
+    assert disk.change_count == before + 2, "the notes, and the end of the segment before them"
 
 
 def test_the_journal_goes_on_in_a_new_segment(disk: SimulatedDisk) -> None:
