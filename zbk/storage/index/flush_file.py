@@ -32,6 +32,7 @@ import msgspec
 
 from zbk.errors import OutOfDescriptorsError
 from zbk.protocol.entry.digest import checksum
+from zbk.storage.disk.write_again import write_again
 from zbk.storage.index.index_page import (
     INDEX_HEADER_SIZE,
     PAGE_LOCATIONS_SIZE,
@@ -104,6 +105,15 @@ class FlushFile:
             for start in range(0, len(parts), _GATHER_COUNT):
                 some = [part.data for part in parts[start : start + _GATHER_COUNT]]
                 offset += file.pwrite(some, offset)
+            file.sync()
+
+    def make_durable(self) -> None:
+        """Put on stable storage what the page cache has of the file.
+
+        Its name is there already: ``write`` sees to that before it writes anything.
+        """
+        with closing(self._files.open(self.path)) as file:
+            write_again(file, 0, file.size())
             file.sync()
 
     def retire(self) -> None:

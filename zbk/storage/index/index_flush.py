@@ -13,8 +13,9 @@ middle of a write, they would be lost. So each flush takes these steps, in this 
 every failure: twenty thousand fsyncs take a busy disk a minute, in which promises wait.
 
 After a crash in ``apply`` the flush file is whole, and ``IndexFlusher.recover`` applies it again.
-After an earlier crash the files are unchanged. The log mark moves only after ``apply``, so the
-journal still has all records of an unfinished flush.
+It may find one that only the page cache has, and puts it on stable storage first. After an earlier
+crash the files are unchanged. The log mark moves only after ``apply``, so the journal still has all
+records of an unfinished flush.
 
 ``write`` and ``apply`` work in rounds of about ``ROUND_SIZE`` bytes, a whole ledger in one round,
 so neither memory nor the flush file grows with the number of ledgers. ``write`` puts the first
@@ -205,11 +206,13 @@ class IndexFlusher:
             ]
             if len(here) < len(found):
                 self._has_deleted = True
+            if found:
+                # it may be in the page cache only: after a loss of power in between, the next
+                # start would find torn pages, and no flush or the one before it
+                self._flush_file.make_durable()
             self._write_all(here, "recovery")
             if found:
-                # the file may be in the page cache only: after a loss of power, the next start
-                # would find the flush before it, and write old pages over newer ones
-                self._flush_file.retire()
+                self._flush_file.retire()  # no later start applies it again
         return len(here)
 
     # ------------------------------------------------------------------ steps of IndexFlush

@@ -2,6 +2,7 @@
 
 import errno
 from array import array
+from copy import deepcopy
 from random import Random
 
 import pytest
@@ -165,6 +166,47 @@ def test_a_crash_at_any_step_leaves_each_ledger_as_it_was_or_as_it_became(seed: 
         after.flush()
     assert step > 8
     assert {(False, False), (True, True)} <= outcomes
+
+
+@pytest.mark.parametrize("end", ["failed fsync", "killed before the fsync"])
+def test_a_power_loss_while_a_flush_that_only_the_page_cache_had_is_applied_tears_nothing(
+    end: str,
+) -> None:
+    """Pages in place were torn, and the flush file that mends them was torn, too."""
+    count = 600
+    values = [[location(number, e) for e in range(count)] for number in range(3)]
+    disk = SimulatedDisk()
+    cache, _ = open_cache(disk)
+    for number in range(3):
+        put(cache, 1, dict(enumerate(values[number])))
+        if number < 2:
+            cache.flush()
+    disk.crash_at = disk.operation_count + 3  # the parts are written
+    if end == "failed fsync":
+        disk.crash_at = None
+        disk.faults = [Fault("sync", errno.EIO, path_part=PATH)]
+    with pytest.raises((SimulatedCrash, StorageFailedError)):
+        cache.flush()
+    disk.process_crash()
+    assert [one[0] for one in found_in(disk)] == [1, 1], "the page cache has it whole"
+
+    step = 0
+    is_done = False
+    while not is_done:
+        step += 1
+        for seed in range(20):
+            other = deepcopy(disk)
+            other.crash_at = other.operation_count + step
+            try:
+                open_cache(other)
+                is_done = True
+            except SimulatedCrash:
+                pass
+            other.crash(Random(seed))
+            other.crash_at = None
+            again, _ = open_cache(other)
+            assert state(again, 1, count) in values[1:]
+    assert step > 4
 
 
 def test_the_steps_have_an_order(disk: SimulatedDisk) -> None:
