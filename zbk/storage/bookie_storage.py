@@ -339,6 +339,8 @@ class BookieStorage:
             StorageFailedError: anything failed before.
         """
         assert self._checkpoint is None, "one checkpoint at a time"
+        for one in self.directories:
+            one.cache.finish_stuck_flush()  # all of them first: a flush that begins is handed out
         positions = self.journals.positions()  # first: later records may not be in the flush
         flushes = [one.begin_flush(positions) for one in self.directories]
         self._checkpoint = Checkpoint(flushes, self.journals.by_number)

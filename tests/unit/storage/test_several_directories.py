@@ -289,6 +289,39 @@ def test_no_space_in_one_directory_is_met_by_its_own_ledgers_only(disk: Simulate
     assert storage.homes.ledger(other).index.last_entry_id == 7
 
 
+@pytest.mark.parametrize("full", LEDGERS)
+def test_a_checkpoint_that_finds_no_space_in_one_directory_may_be_begun_again(
+    disk: SimulatedDisk, full: str
+) -> None:
+    """The flush of the other directory was begun already, and in the way of the next attempt."""
+    twin = SeveralTwin(disk, ledger_cache_size=64 * 1024)
+    twin.open()
+    for ledger_id in range(4):
+        twin.add(ledger_id, range(5))
+    twin.finish_checkpoint()
+    (other, *_) = [n for n in range(4) if home(twin.storage, n) != full]
+    (growing, *_) = [n for n in range(4) if home(twin.storage, n) == full]
+    twin.add(other, range(5, 9))
+    # for the flush that makes room, and for the checkpoint
+    disk.faults = [Fault("pwrite", errno.ENOSPC, path_part=f"{full}/index") for _ in range(2)]
+    first = 5
+    while len(disk.faults) == 2:
+        twin.add(growing, range(first, first + 1024), 1)
+        first += 1024
+    with pytest.raises(NoSpaceError):
+        twin.storage.begin_checkpoint()
+    assert disk.faults == []
+
+    twin.add(other, range(9, 12))
+    twin.sync()
+    twin.finish_checkpoint()
+
+    twin.check()
+    twin.lose_power(Random(1))
+    twin.storage.open()
+    twin.check()
+
+
 # ---------------------------------------------------------------- out of service
 
 

@@ -259,14 +259,22 @@ class LedgerCache:
         self.headers.make_dirty(ledger_id, self.existing(ledger_id))
         return True
 
+    def finish_stuck_flush(self) -> None:
+        """End the flush that was begun to make room and found no space, if there is one.
+
+        Raises:
+            NoSpaceError: it still cannot end.
+        """
+        if self._flush is not None and self._is_stuck:
+            self._finish(self._flush)
+
     def begin_flush(self) -> IndexFlush:
         """Return a flush of all changes up to now, for the caller to run.
 
         Raises:
-            NoSpaceError: a flush that was begun to make room still cannot end.
+            NoSpaceError: as from ``finish_stuck_flush``; not after it.
         """
-        if self._flush is not None and self._is_stuck:
-            self._finish(self._flush)  # begun to make room
+        self.finish_stuck_flush()
         assert self._flush is None, "one flush at a time"
         self._fail_stop.check()
         pages_by_ledger: dict[int, list[tuple[int, Page]]] = {}
