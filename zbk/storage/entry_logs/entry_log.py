@@ -37,7 +37,6 @@ from zbk.storage.entry_logs.log_sync import FileSync, LogSync
 from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.entry_logs.own_logs import (
     DEFAULT_OWN_LOGS,
-    OWN_LOG_FILES_MAX,
     SHARED_LOG,
     OwnLogLimits,
     OwnLogs,
@@ -163,11 +162,14 @@ class EntryLogs:
         own_ids = self._own_limits.candidates(batches, bypass_ids)
         if not own_ids:
             return self._append_to(SHARED_LOG, batches)
-        groups: dict[int, list[int]] = {}
-        for at, batch in enumerate(batches):
-            groups.setdefault(self._log_of(batch, own_ids), []).append(at)
+        new_ids: set[int] = set()  # of ledgers whose own logs are still to be made
+        logs_of = [self._log_of(batch, own_ids, new_ids) for batch in batches]
         for ledger_id in self._own.surplus():
             self._complete(ledger_id)
+        groups: dict[int, list[int]] = {}
+        for at, ledger_id in enumerate(logs_of):
+            is_own = ledger_id in self._own  # or it gave way: nothing would complete a new log
+            groups.setdefault(ledger_id if is_own else SHARED_LOG, []).append(at)
         if len(groups) == 1:
             return self._append_to(next(iter(groups)), batches)
         return self._append_apart(batches, groups)
@@ -301,24 +303,27 @@ class EntryLogs:
 
     # ------------------------------------------------------------------ private
 
-    def _log_of(self, batch: EntryBatch, own_ids: Collection[int]) -> int:
+    def _log_of(self, batch: EntryBatch, own_ids: Collection[int], new_ids: set[int]) -> int:
         """Return the ledger whose own log a batch goes to, or ``SHARED_LOG``."""
         ledger_id = batch.ledger_id
         if ledger_id not in own_ids:
             return SHARED_LOG
         shared = self._open.get(SHARED_LOG)
         before = 0 if shared is None else shared.size_by_ledger.get(ledger_id, 0)
-        has_room = ledger_id in self._open or self._has_room()
-        is_own = self._own.admit(ledger_id, before + len(batch.body), has_room=has_room)
-        return ledger_id if is_own else SHARED_LOG
+        is_made = ledger_id in self._open
+        has_room = is_made or self._has_room(len(new_ids))
+        if not self._own.admit(ledger_id, before + len(batch.body), has_room=has_room):
+            return SHARED_LOG
+        if not is_made:
+            new_ids.add(ledger_id)
+        return ledger_id
 
-    def _has_room(self) -> bool:
-        """Return whether one more own log may be made."""
-        unsynced_max = 2 * self._own_limits.count_max  # each has a descriptor
-        if len(self._unsynced) > unsynced_max:
+    def _has_room(self, new_count: int) -> bool:
+        """Return whether one more own log may be made, with ``new_count`` still to be made."""
+        if len(self._unsynced) + new_count > self._own_limits.unsynced_max:
             self._drop_synced()
-        is_behind = len(self._unsynced) > unsynced_max
-        return not is_behind and self._made_count - self._removed_count < OWN_LOG_FILES_MAX
+        file_count = self._made_count - self._removed_count
+        return self._own_limits.has_room(len(self._unsynced), file_count, new_count)
 
     def _drop_synced(self) -> None:
         self._unsynced = {

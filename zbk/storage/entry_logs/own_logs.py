@@ -42,6 +42,20 @@ class OwnLogLimits(msgspec.Struct, frozen=True):
     count_max: int = OWN_LOG_COUNT_DEFAULT  # open at once
     size_min: int = OWN_LOG_SIZE_MIN  # bytes of a ledger
 
+    @property
+    def unsynced_max(self) -> int:
+        """Logs, open or not synced, from which on no own log is made: each has a descriptor."""
+        return 2 * self.count_max
+
+    def has_room(self, unsynced_count: int, file_count: int, new_count: int) -> bool:
+        """Return whether one more own log may be made.
+
+        ``new_count``: own logs to be made by the same append, which have no file yet.
+        """
+        has_place = new_count < self.count_max  # with more, some of them give way at once
+        is_behind = unsynced_count + new_count > self.unsynced_max
+        return has_place and not is_behind and file_count + new_count < OWN_LOG_FILES_MAX
+
     def candidates(
         self, batches: Sequence[EntryBatch], bypass_ids: Collection[int]
     ) -> Collection[int]:
@@ -70,6 +84,10 @@ class OwnLogs:
         self._limits = limits
         self._open: OrderedDict[int, None] = OrderedDict()  # the one written longest ago first
         self._past: OrderedDict[int, None] = OrderedDict()
+
+    def __contains__(self, ledger_id: int) -> bool:
+        """Return whether a ledger writes to its own log."""
+        return ledger_id in self._open
 
     def admit(self, ledger_id: int, size: int, *, has_room: bool) -> bool:
         """Return whether a ledger writes to its own log, which may be a new one.

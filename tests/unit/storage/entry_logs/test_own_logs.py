@@ -1,7 +1,7 @@
 """Logs of one ledger: who gets one, what a sync of one covers, and that none is left out."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
@@ -250,6 +250,76 @@ def test_a_ledger_gets_no_own_log_while_many_wait_for_their_sync(disk: Simulated
     logs.sync()
     assert disk.open_count < open_count
     assert ids_of(logs.append([large(77)], {77}))[0] == logs.own_log_of(77)
+
+
+def own_logs_of(logs: EntryLogs, ledger_ids: Iterable[int]) -> set[int]:
+    return {one for one in ledger_ids if logs.own_log_of(one) is not None}
+
+
+def test_a_ledger_that_gives_way_in_the_append_that_it_is_part_of_makes_no_new_log(
+    disk: SimulatedDisk,
+) -> None:
+    """Nothing would have completed that log, and it took a descriptor for ever."""
+    logs = logs_on(disk)
+    one, two = ids_of(logs.append([large(1), large(2)], BYPASS))
+
+    first, second, third, more = ids_of(
+        logs.append([large(1, 5), large(2, 5), large(3), large(1, 10)], BYPASS)
+    )
+
+    assert second != two
+    assert {first, third, more}.isdisjoint({two, second})
+    assert scan_of(disk, two).map_of_ledgers() is not None, "the log of ledger 2 is sealed"
+    assert not logs.is_own(second), "the shared log"
+    assert (first, more) == (one, one)
+    assert own_logs_of(logs, BYPASS) == {1, 3}
+    assert set(logs.open_sizes()) == {one, second, third}
+
+
+@given(
+    turns=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=40), max_size=12),
+    count_max=st.integers(0, 4),
+)
+def test_appends_of_any_ledgers_leave_few_own_logs_open(
+    turns: list[list[int]], count_max: int
+) -> None:
+    disk = SimulatedDisk()
+    logs = logs_on(disk, count_max=count_max)
+    ledger_ids = set(range(1, 31))
+    seen: dict[int, int] = {}
+    own: dict[int, set[int]] = {}
+    for turn in turns:
+        batches = []
+        for ledger_id in turn:
+            batches.append(large(ledger_id, seen.get(ledger_id, 0)))
+            seen[ledger_id] = seen.get(ledger_id, 0) + 5
+        bases = logs.append(batches, ledger_ids)
+        for batch, base in zip(batches, bases, strict=True):
+            assert logs.read(base, len(batch.body)) == batch.body
+            if logs.is_own(log_id := split_location(base)[0]):
+                own.setdefault(batch.ledger_id, set()).add(log_id)
+        assert len(own_logs_of(logs, ledger_ids)) <= count_max
+        assert len(logs.open_sizes()) <= count_max + 1, "with the shared log"
+        assert disk.open_count <= 3 * count_max + 10
+    assert all(len(log_ids) == 1 for log_ids in own.values())
+
+
+def test_one_append_of_more_ledgers_than_may_have_own_logs_makes_no_more_of_them(
+    disk: SimulatedDisk,
+) -> None:
+    """Each one had a descriptor that was not counted."""
+    logs = logs_on(disk, count_max=4)
+    ledger_ids = range(1, 41)
+
+    for turn in range(3):
+        logs.append([large(one, 5 * turn) for one in ledger_ids], ledger_ids)
+
+        assert len(own_logs_of(logs, ledger_ids)) == 4
+        assert disk.open_count <= 2 * 4 + 2
+    logs.sync()
+    assert disk.open_count <= 4 + 1
+    logs.append([large(one, 15) for one in (50, 51)], {50, 51})
+    assert own_logs_of(logs, (50, 51)) == {50, 51}, "others give their places as before"
 
 
 @pytest.mark.parametrize(
