@@ -3,7 +3,8 @@
 A ``BookieLedger`` is made from storage when a request needs it. Above ``LEDGER_COUNT_MAX`` the
 table evicts ledgers, the idlest first, whose records are all on stable storage: they can be made
 again. A ledger with a record that is not synced stays, because a fence, a LAC and a sync cursor
-that are made from storage count as durable.
+that are made from storage count as durable. So does one with entries that only an entry log has, or
+is to have at the end of the turn.
 
 A ledger has one slot. With two, a fence in one of them would not stop adds through the other.
 
@@ -38,6 +39,7 @@ class LedgerSlot:
     """One ledger in the table."""
 
     __slots__ = (
+        "is_adding",
         "is_log_unsynced",
         "is_recovered",
         "is_stored",
@@ -65,6 +67,7 @@ class LedgerSlot:
         self.stored = stored
         self.last_entry_id = last_entry_id  # highest id stored here
         self.is_stored = is_stored  # storage has its key and type
+        self.is_adding = False  # this turn stores entries of it that no journal has
         self.is_log_unsynced = False  # an entry log has entries of it that nothing else has
         self.journal_no = journal_no  # that its records go to
         self.ticket = 0  # of that journal, the last one with anything of this ledger in it
@@ -215,7 +218,8 @@ class LedgerTable:
         if len(self._slots) > self._count_max:
             synced = [one.synced_ticket for one in self._progresses]
             for ledger_id, old in self._slots.items():
-                is_synced = old.ticket <= synced[old.journal_no] and not old.is_log_unsynced
+                is_bypassing = old.is_adding or old.is_log_unsynced
+                is_synced = old.ticket <= synced[old.journal_no] and not is_bypassing
                 if is_synced and old is not slot:
                     del self._slots[ledger_id]
                     break

@@ -150,8 +150,8 @@ class LogSyncs:
         directory = self._directories[slot.stored.home.number]
         directory.home.unjournaled_size += placed.size
         entries = directory.waiting.get(slot.ledger_id)
+        slot.is_adding, slot.is_log_unsynced = False, True
         if entries is None or placed.log_id not in entries.log_ids:
-            slot.is_log_unsynced = True
             directory.put(UnsyncedEntries(slot, now_us, placed.log_id))
             entries = directory.waiting[slot.ledger_id]
         entries.add(placed.size, placed.runs, lac)

@@ -111,7 +111,7 @@ class Turn:
 
     def is_durable(self, slot: LedgerSlot) -> bool:
         """Return whether everything that a ledger has is on stable storage."""
-        return self.is_synced(slot) and not slot.is_log_unsynced
+        return self.is_synced(slot) and not (slot.is_log_unsynced or slot.is_adding)
 
     def answer_when_synced(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
         """Answer at the end of the turn, or when a ledger's journal is on stable storage.
@@ -125,7 +125,7 @@ class Turn:
 
     def answer_when_durable(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
         """Answer at the end of the turn, or when everything of a ledger is on stable storage."""
-        if slot.is_log_unsynced:
+        if self._waits_for_log(slot):
             self.log_syncs.wait(slot, Outbound(inbound, answer))
         else:
             self.answer_when_synced(slot, inbound, answer)
@@ -156,7 +156,7 @@ class Turn:
 
     def answer_cursor(self, slot: LedgerSlot, inbound: Inbound) -> None:
         """Answer with the sync cursor when everything of a ledger is on stable storage."""
-        if slot.is_log_unsynced:
+        if self._waits_for_log(slot):
             self.log_syncs.wait(slot, inbound)
         else:
             ticket = self.ticket(slot)
@@ -234,6 +234,8 @@ class Turn:
         self._admitted.append(admitted)
         if admitted.is_journaled:
             admitted.slot.ticket = self.ticket(admitted.slot).number
+        else:
+            admitted.slot.is_adding = True
 
     def store_batches(self) -> None:
         """Store the adds of this turn so far, or refuse them: the index knows them afterwards.
@@ -251,6 +253,12 @@ class Turn:
                     by_home.setdefault(one.slot.stored.home, []).append(one)
                 for home, some in by_home.items():
                     self._store(home, some)
+
+    def _waits_for_log(self, slot: LedgerSlot) -> bool:
+        """Return whether an entry log has un-synced entries of a ledger, also of this turn."""
+        if slot.is_adding:
+            self.store_batches()
+        return slot.is_log_unsynced
 
     def _store(self, home: LedgerDirectory, admitted: Sequence[Admitted]) -> None:
         failure = self._add(home, admitted)
@@ -308,6 +316,7 @@ class Turn:
             ticket.stored += [Stored(slot, run) for run in one.runs]
 
     def _refuse_add(self, one: Admitted, failure: NoSpaceError | None) -> None:
+        one.slot.is_adding = False
         with suppress(OutOfDescriptorsError):  # the old id stays: adds that follow are looked up
             one.slot.last_entry_id = one.slot.stored.index.last_entry_id
         is_busy = isinstance(failure, OutOfDescriptorsError)
