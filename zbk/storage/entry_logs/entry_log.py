@@ -131,6 +131,7 @@ class EntryLogs:
         """
         self._last_id += 1
         self._made_count += 1
+        self._drop_unmade(self._last_id)
         return self._last_id
 
     def open(self, last_log_id: int) -> None:
@@ -239,7 +240,7 @@ class EntryLogs:
 
     def begin_mark(self) -> LogsAtMark:
         """Return the logs that a last mark may cover, once the next ``begin_sync`` has run."""
-        sizes = self.open_sizes()
+        sizes = {log_id: size for log_id, size in self.open_sizes().items() if size}
         shared = self._open.get(SHARED_LOG)
         last_size = 0
         if shared is not None and shared.log_id == self._log_id and shared.offset:
@@ -368,9 +369,7 @@ class EntryLogs:
         path = log_path(self._directory, log_id)
         log = OpenLog(self._files, self._directory, path, log_id, self._fail_stop)
         self._open[ledger_id] = log  # first: a scrub that lists it must not count it as complete
-        for other in [one for one, its in self._open.items() if its.log_id == log_id]:
-            if other != ledger_id:
-                del self._open[other]  # it could not be made: its id is this log's
+        self._drop_unmade(log_id, but=ledger_id)
         log.create(self._owner, lambda: self.on_made(log_id, ledger_id))
         self._log_id = self._last_id = log_id
         self._made_count += 1
@@ -378,6 +377,12 @@ class EntryLogs:
         if ledger_id != SHARED_LOG:
             self._ledger_of[log_id] = ledger_id
         return log
+
+    def _drop_unmade(self, log_id: int, but: int | None = None) -> None:
+        """Forget a log that could not be made: its id is another's now, of the ledger ``but``."""
+        for other in [one for one, its in self._open.items() if its.log_id == log_id]:
+            if other != but:
+                del self._open[other]
 
     def _complete(self, ledger_id: int) -> None:
         """Seal the own log of a ledger, if it is open."""

@@ -349,3 +349,23 @@ def test_a_log_that_could_not_be_made_leaves_nothing_at_the_log_that_gets_its_id
     logs.remove([own_id])
     assert log_ids(disk, DIRECTORY) == []
     assert ids_of(logs.append([small(9)])) == [own_id + 1]
+
+
+def test_a_log_that_could_not_be_made_leaves_its_id_to_compaction(disk: SimulatedDisk) -> None:
+    """A census with it would show the next start a lost log, and put healthy ledgers in limbo."""
+    logs = logs_on(disk, count_max=4)
+    logs.append([large(1)], BYPASS)
+    disk.faults.append(Fault("create", errno.ENOSPC, path_part=DIRECTORY))
+    with pytest.raises(NoSpaceError):
+        logs.append([large(2)], BYPASS)
+    taken_id = logs.take_id()  # compaction gives it up, or makes a whole log
+    assert taken_id not in logs.open_sizes()
+
+    (own_id,) = ids_of(logs.append([large(3)], BYPASS))
+    at = logs.begin_mark()
+
+    assert set(at.least_sizes) == at.open_ids == {1, own_id} == set(log_ids(disk, DIRECTORY))
+    logs.marked(at)
+    assert taken_id in logs.left
+    (again_id,) = ids_of(logs.append([large(2)], BYPASS))
+    assert logs.open_sizes().keys() == {1, own_id, again_id}
