@@ -24,9 +24,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from zbk.actors.serve.admitted import Admitted
 from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, synced_until
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
-from zbk.actors.serve.turn import Admitted, Turn
+from zbk.actors.serve.turn import Turn
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.level import level_of
 from zbk.durability.synced_run import runs_of

@@ -18,7 +18,12 @@ from typing import Final
 from zbk.actors.serve.sync_queue import SyncProgress
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
-from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptorsError
+from zbk.errors import (
+    CorruptRecordError,
+    EntryUnreadableError,
+    NoSuchLedgerError,
+    OutOfDescriptorsError,
+)
 from zbk.protocol.entry.entry import stored_lac
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.protocol.ledger.stripe import Stripe
@@ -165,7 +170,7 @@ class LedgerTable:
                 continue  # its entries were on their way to stable storage when it was forgotten
             try:
                 slot.stored.index.set_last_add_synced(slot.ledger.cursor_floor)
-            except OutOfDescriptorsError:
+            except (OutOfDescriptorsError, CorruptRecordError):
                 self._moved[slot.ledger_id] = slot  # storage has a floor: it may rise later
 
     def store_key(self, slot: LedgerSlot) -> LedgerKeyRecord:

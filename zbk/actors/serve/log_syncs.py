@@ -194,14 +194,17 @@ class LogSyncs:
         """Return the requests to refuse, as an fsync found no descriptor; the entries stay."""
         directory = self._directories[directory_no]
         again, directory.running = directory.running, {}
-        refused: list[Wait] = []
-        later, directory.waiting = directory.waiting, {}
-        for entries in again.values():
-            refused += entries.waits
-            entries.waits = []
-            directory.put(entries)
-        for entries in later.values():
-            directory.put(entries)
+        return [wait for entries in again.values() for wait in self.keep(entries)]
+
+    def keep(self, entries: UnsyncedEntries) -> Sequence[Wait]:
+        """Leave entries to a later sync; return the requests to refuse."""
+        slot, refused = entries.slot, entries.waits
+        slot.is_log_unsynced, entries.waits = True, []
+        directory = self._directories[slot.stored.home.number]
+        later = directory.waiting.pop(slot.ledger_id, None)
+        for one in (entries, later):
+            if one is not None:
+                directory.put(one)
         return refused
 
     def finish(self) -> Sequence[UnsyncedEntries]:

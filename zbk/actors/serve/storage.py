@@ -63,7 +63,7 @@ from zbk.metrics.buckets import Buckets, merged
 from zbk.metrics.refusals import Refusals
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_us
-from zbk.transport.inbound import Inbound, Outbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import (
     Add,
     CollectGarbage,
@@ -371,9 +371,7 @@ class StorageActor(LendingActor):
         if message.error is None:
             turn.logs_synced(turn.log_syncs.ended(message.directory_no))
         else:
-            for wait in turn.log_syncs.failed(message.directory_no):
-                inbound = wait.inbound if isinstance(wait, Outbound) else wait
-                turn.refuse(inbound, message.error)
+            turn.refuse_waits(turn.log_syncs.failed(message.directory_no), message.error)
         turn.end()
 
     def _on_synced(self, ticket: Ticket) -> None:

@@ -14,12 +14,11 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-import msgspec
-
 from zbk.actors.serve.add_counts import AddCounts
+from zbk.actors.serve.admitted import Admitted
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_table import LedgerSlot
-from zbk.actors.serve.log_syncs import LogSyncs, Placed, UnsyncedEntries
+from zbk.actors.serve.log_syncs import LogSyncs, Placed, UnsyncedEntries, Wait
 from zbk.actors.serve.parts import ServeParts
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.refusals import answerable, refusal_of
@@ -35,7 +34,6 @@ from zbk.errors import (
 )
 from zbk.metrics.buckets import Buckets
 from zbk.metrics.refusals import Refusals
-from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.entry_logs.location import split_location
@@ -48,22 +46,7 @@ from zbk.storage.journal.record import (
 from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound, Outbound
-from zbk.wire.messages import AddAnswer, LacAnswer, Message, Refused
-
-
-class Admitted(msgspec.Struct, frozen=True):
-    """An add to store, and the answer that follows."""
-
-    inbound: Inbound
-    slot: LedgerSlot
-    ledger_type: LedgerType
-    batch: EntryBatch
-    runs: Sequence[SyncedRun]  # that the cursor counts once it is synced
-    answer: AddAnswer
-    answers_after: AcknowledgesAfter
-    recorded_lac: int | None  # that a start would find in it; None: it is not the last entry
-    is_recovery: bool
-    is_journaled: bool
+from zbk.wire.messages import LacAnswer, Message, Refused
 
 
 class Turn:
@@ -191,6 +174,11 @@ class Turn:
     def refuse(self, inbound: Inbound, error: ZbkError) -> None:
         """Answer with an error, as ``refusal`` makes it."""
         self.answer(inbound, self.refusal(inbound, error))
+
+    def refuse_waits(self, waits: Iterable[Wait], error: ZbkError) -> None:
+        """Answer requests that wait for a sync with an error."""
+        for wait in waits:
+            self.refuse(wait.inbound if isinstance(wait, Outbound) else wait, error)
 
     def lac_answer(self, inbound: Inbound, lac: int) -> LacAnswer:
         """Return the answer that carries a LAC."""
@@ -337,18 +325,27 @@ class Turn:
             tickets.begin()
 
     def logs_synced(self, synced: Sequence[UnsyncedEntries]) -> None:
-        """Journal that entries are synced in entry logs, and answer who waited when that is."""
+        """Journal that entries are synced in entry logs, and answer who waited when that is.
+
+        A ledger whose header cannot be read now is synced again later, and these are refused.
+        """
         for entries in synced:
             slot = entries.slot
             ticket = self.ticket(slot)
             if not self._storage.is_deleted(slot.ledger_id):
+                is_lac_news = entries.lac > slot.ledger.recorded_lac
+                try:
+                    if is_lac_news:  # first: nothing is recorded if it fails
+                        slot.stored.index.set_explicit_lac(entries.lac)
+                except (OutOfDescriptorsError, CorruptRecordError) as error:
+                    self.refuse_waits(self.log_syncs.keep(entries), error)
+                    continue
                 for run in entries.runs:
                     self.record(
                         slot, SyncedEntriesRecord(slot.ledger_id, run.first, run.last, run.stripe)
                     )
                     ticket.stored.append(Stored(slot, run))
-                if entries.lac > slot.ledger.recorded_lac:
-                    slot.stored.index.set_explicit_lac(entries.lac)
+                if is_lac_news:
                     self.record_lac(slot, entries.lac)
             for wait in entries.waits:
                 if isinstance(wait, Outbound):
