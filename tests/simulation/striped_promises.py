@@ -35,11 +35,11 @@ def broken_promise(
 
 def _problem_outside(metadata: LedgerMetadata, bookies: Sequence[VolatileBookie]) -> str:
     quorum, floor = metadata.quorum, metadata.confirmed_floor
-    synced = SyncedLac(quorum)
+    synced = SyncedLac(quorum, floor)
     for slot, bookie_id in enumerate(metadata.last_fragment.bookies):
         bookie = bookies[BOOKIES.index(bookie_id)]
         synced.update(slot, bookie.incarnation, bookie.sync(slot, floor, quorum))
-    lac = max(floor, synced.lac)
+    lac = synced.lac
     for entry_id, holders in enumerate(_holders(metadata, [one.durable for one in bookies], lac)):
         if len(holders) < quorum.ack_size:
             return f"others find the LAC {lac}, entry {entry_id} is on the disks of {holders}"

@@ -67,7 +67,7 @@ def test_what_a_failed_bookie_helped_to_acknowledge_is_seen_to_stay_behind(
 
 def test_a_lac_from_the_wrong_write_sets_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SyncedLac, "_durable_until", volatile.takes_the_next_write_set)
-    monkeypatch.setattr(SyncedLac, "_check", lambda _self: None)
+    monkeypatch.setattr(SyncedLac, "_check", lambda *_: None)
 
     found = StripedSearch(Scope(SMALL, 1, crashing=frozenset(), has_change=False)).run()
 
@@ -80,7 +80,7 @@ def test_what_a_replaced_bookie_has_synced_is_seen_to_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SyncedLac, "replaced", lambda *_: None)
-    monkeypatch.setattr(SyncedLac, "_check", lambda _self: None)
+    monkeypatch.setattr(SyncedLac, "_check", lambda *_: None)
     monkeypatch.setattr(WritePath, "_advance", volatile.advances_while_held)
 
     found = StripedSearch(crash_of(1, syncs_by_itself=True)).run()

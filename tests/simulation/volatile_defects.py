@@ -115,11 +115,11 @@ def counts_over_holes(self: SyncCursor, _first: int, last: int) -> None:
     self._raise_to(last)
 
 
-def takes_the_next_write_set(self: SyncedLac) -> int:
+def takes_the_next_write_set(self: SyncedLac, confirmed_id: int) -> int:
     """V14: each entry counts where the one after it is stored."""
     write_sets = self._write_sets
     self._write_sets = [*write_sets[1:], write_sets[0]]
-    lac = _durable_until(self)
+    lac = _durable_until(self, confirmed_id)
     self._write_sets = write_sets
     return lac
 

@@ -68,7 +68,7 @@ def marks_of(found: LedgerMetadata, rows: Sequence[Mapping[str, Any]]) -> dict[s
     }
     quorum = found.quorum
     if all(sum(slot in synced for slot in one) >= quorum.ack_size for one in quorum.write_sets):
-        durable = SyncedLac(quorum)
+        durable = SyncedLac(quorum, found.confirmed_floor)
         for slot, last_add_synced in synced.items():
             durable.update(slot, 0, last_add_synced)
         marks["LAS"] = durable.lac

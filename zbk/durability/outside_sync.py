@@ -122,15 +122,14 @@ class OutsideSync:
 
     @property
     def _lac(self) -> int:
-        return max(self._floor, self._synced.lac)
+        return self._synced.lac
 
     def _adopt(self, metadata: LedgerMetadata, version: int) -> None:
         self._version = version
         self._fragment = metadata.last_fragment
         self._bookies = self._fragment.bookies
         self._records = metadata.records_reported_lac
-        self._floor = metadata.confirmed_floor
-        self._synced = SyncedLac(self._quorum)
+        self._synced = SyncedLac(self._quorum, metadata.confirmed_floor)
 
     def _ask(self) -> Steps[Effect, dict[int, ZbkError]]:
         """Ask all slots for their cursors; return the errors of those that were not heard."""

@@ -13,7 +13,8 @@ With E > Qw a value reaches the entry before the next one that is due at its slo
 (``Stripe.reach``). The write set of an entry follows from its id modulo E, its *class*. The Qa-th
 largest reach among the slots of a write set is how far the class is durable, and the LAC ends
 before the first entry that its class does not reach. This costs O(E * Qw) and keeps nothing for an
-entry.
+entry. Whatever the slots report, a class is durable up to the last LAC: a bookie that is new, or
+lost what it had, and that nothing beyond is due at, may never hear of the ledger.
 
     E, Qw, Qa = 3, 2, 2: slots 0, 1, 2 hold 0 2 3 5, 0 1 3 4 and 1 2 4 5. They report 3, 4, 2.
     The reaches are 4, 5, 3. Class 0 (slots 0, 1) reaches 4, class 1 (slots 1, 2) reaches 3, class 2
@@ -23,8 +24,8 @@ A value belongs to one *incarnation* of a bookie. A restarted bookie may have lo
 not synced, and may even have another disk, so its earlier value is void: the slot starts again at
 -1 until the new incarnation reports a value. The LAC does not fall: its entries were durable on an
 ack quorum, and the ledger tolerates Qa - 1 losses. Only when another bookie gets a slot does it
-fall back to the last entry that the writer has confirmed: later entries belong to the new ensemble,
-and syncs of them at the former bookie do not count.
+fall back, at most to the last entry that the writer has confirmed: later entries belong to the new
+ensemble, and syncs of them at the former bookie do not count.
 
 Source: the relaxed-durability proposal, section LAC Advance Protocol, which has only E = Qw. A mix
 of the values of two incarnations of one bookie is the classic error here.
@@ -39,7 +40,7 @@ class SyncedLac:
     """The LAC from the bookies' ``LastAddSynced``. It only grows while the bookies stay.
 
     Invariant, checked in ``_check``: when the LAC grew, at least Qa slots of each write set that
-    occurs up to it had a value that reaches the last entry of its class.
+    occurs between the old and the new one had a value that reaches the last entry of its class.
 
     >>> synced = SyncedLac(Quorum(3, 3, 2))
     >>> [synced.update(slot, 1, las) for slot, las in enumerate([1, 2, 3])], synced.lac
@@ -49,7 +50,8 @@ class SyncedLac:
     ([False, True, True], 3)
     """
 
-    def __init__(self, quorum: Quorum) -> None:
+    def __init__(self, quorum: Quorum, confirmed_id: int = NO_ENTRY) -> None:
+        """``confirmed_id``: every entry up to it is durable, as is known from elsewhere."""
         self._ack_size = quorum.ack_size
         self._index = quorum.write_size - quorum.ack_size
         size = quorum.ensemble_size
@@ -61,7 +63,7 @@ class SyncedLac:
         self._reaches = [NO_ENTRY] * size
         for slot in range(size):
             self._set(slot, NO_ENTRY)
-        self._lac = NO_ENTRY
+        self._lac = confirmed_id
 
     @property
     def lac(self) -> int:
@@ -80,11 +82,11 @@ class SyncedLac:
             return False
         self._incarnations[slot] = incarnation
         self._set(slot, last_add_synced)
-        lac = self._durable_until()
-        if lac <= self._lac:
+        before, lac = self._lac, self._durable_until(self._lac)
+        if lac <= before:
             return False
         self._lac = lac
-        self._check()
+        self._check(before + 1)
         return True
 
     def replaced(self, slot: int, confirmed_id: int) -> None:
@@ -95,29 +97,32 @@ class SyncedLac:
         """
         self._incarnations[slot] = NO_ENTRY
         self._set(slot, NO_ENTRY)
-        self._lac = max(confirmed_id, min(self._lac, self._durable_until()))
+        self._lac = max(confirmed_id, min(self._lac, self._durable_until(confirmed_id)))
 
     def _set(self, slot: int, last_add_synced: int) -> None:
         stripe = self._stripes[slot]
         self._values[slot] = last_add_synced
         self._reaches[slot] = stripe.reach(last_add_synced) if stripe else last_add_synced
 
-    def _durable_until(self) -> int:
-        """Return the end of the longest run of durable entries by the values that count now."""
+    def _durable_until(self, confirmed_id: int) -> int:
+        """Return the end of the longest run of durable entries by the values that count now.
+
+        Every entry up to ``confirmed_id`` is durable, also where values say less.
+        """
         reaches, index = self._reaches, self._index
         if not self._is_striped:
             return sorted(reaches)[index]
         size = len(self._write_sets)
         first_volatile = []
         for residue, write_set in enumerate(self._write_sets):
-            reach = sorted([reaches[slot] for slot in write_set])[index]
+            reach = max(sorted([reaches[slot] for slot in write_set])[index], confirmed_id)
             # the first entry of the class beyond it
             first_volatile.append(reach + 1 + (residue - reach - 1) % size)
         return min(first_volatile) - 1
 
-    def _check(self) -> None:
+    def _check(self, first_entry_id: int) -> None:
         size = len(self._write_sets)
-        for entry_id in range(max(0, self._lac - size + 1), self._lac + 1):
+        for entry_id in range(max(first_entry_id, self._lac - size + 1), self._lac + 1):
             write_set = self._write_sets[entry_id % size]
             count = sum(self._reaches[slot] >= entry_id for slot in write_set)
             assert count >= self._ack_size, "the LAC is ahead of what an ack quorum has synced"

@@ -87,6 +87,14 @@ def test_what_lies_before_the_last_fragment_is_durable_whatever_its_bookies_know
     assert sync.answer(41, 41, NoSuchLedgerError(7)) == 41
 
 
+def test_a_striped_ledger_is_durable_beyond_what_a_bookie_that_joined_knows() -> None:
+    old, new = ("b0", "b1", "b2", "b3"), ("b0", "b1", "b2", "b4")
+    sync = Sync(open_ledger(Quorum(4, 2, 2), Fragment(0, old), Fragment(100, new)))
+    assert sync.begun == AskSync(new, 99)
+
+    assert sync.answer(100, 100, 99, NoSuchLedgerError(7)) == TellLac(new, 100)
+
+
 def test_a_cursor_that_was_lifted_over_a_hole_lifts_the_lac_again() -> None:
     sync = started()
     sync.answer(2, 4, 9)

@@ -148,8 +148,50 @@ def test_another_bookie_in_a_slot_of_a_striped_ledger_counts_from_the_confirmed_
 
     synced.replaced(1, 4)
 
-    assert synced.lac == 4
-    synced.update(1, 1, 4)
     assert synced.lac == 5  # the bookies that stayed have 5, and slot 1 does not hold it
+    synced.update(1, 1, 4)
+    assert synced.lac == 5
     synced.update(1, 1, 7)
     assert synced.lac == 8
+
+
+def test_a_bookie_that_joined_an_idle_ledger_does_not_hold_the_lac_where_nothing_is_due_at_it() -> (
+    None
+):
+    synced = SyncedLac(Quorum(4, 2, 2))
+    for slot in range(4):
+        synced.update(slot, 1, 99)
+    synced.replaced(3, 99)
+
+    synced.update(0, 1, 100)
+    synced.update(1, 1, 100)
+    assert synced.lac == 100
+
+    synced.update(1, 1, 101)
+    synced.update(2, 1, 103)
+    assert synced.lac == 101, "entry 102 is due at slot 3"
+    synced.update(3, 1, 102)
+    assert synced.lac == 102
+
+
+def test_a_bookie_that_lost_all_does_not_hold_the_lac_where_nothing_is_due_at_it() -> None:
+    synced = SyncedLac(Quorum(4, 2, 1))
+    for slot in range(3):
+        synced.update(slot, 1, 99)
+    assert synced.lac == 99
+
+    synced.update(2, 2, -1)
+    synced.update(3, 2, -1)
+    synced.update(0, 1, 100)
+
+    assert synced.lac == 100
+
+
+def test_what_is_known_to_be_durable_needs_no_value() -> None:
+    synced = SyncedLac(Quorum(4, 2, 2), 99)
+    assert synced.lac == 99
+
+    synced.update(0, 1, 100)
+    synced.update(1, 1, 100)
+
+    assert synced.lac == 100

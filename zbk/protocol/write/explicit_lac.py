@@ -106,8 +106,10 @@ class ExplicitLac:
         return self._settled()
 
     def replaced(self, slot: int) -> None:
-        """Record that another bookie is in the slot."""
+        """Record that another bookie is in the slot: it was told nothing yet."""
         self._taken_lacs[slot] = NO_ENTRY
+        self._told &= ~(1 << slot)
+        self._left_counts[slot] = self._count_max
 
     def give_up(self) -> list[Effect]:
         """Return the syncs that wait: their entries are durable, whether or not bookies know it."""

@@ -43,3 +43,16 @@ def test_a_reader_may_cover_a_striped_ensemble_without_as_many_bookies_of_severa
     for slot in (1, 2, 4, 5):
         coverage.know(slot)
     assert coverage.is_complete
+
+
+def test_another_bookie_in_a_slot_is_told_what_its_predecessor_took() -> None:
+    explicit_lac, slots = published(Quorum(3, 3, 2)), range(3)
+    for slot in slots:
+        explicit_lac.taken(slot, 5)
+    idle_ms = WriterLimits().explicit_lac_ms
+    explicit_lac.idle(5, 0)
+    assert explicit_lac.tick(5, 3, slots, idle_ms) == []
+
+    explicit_lac.replaced(1)
+
+    assert explicit_lac.tick(5, 3, slots, idle_ms) == [SendLac(1, 5)]
