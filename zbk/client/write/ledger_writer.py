@@ -300,7 +300,7 @@ class LedgerWriter(WritingHandle):
             BusyError: from the future; too many calls wait.
             CannotAdvanceError: from the future; too few bookies hold the entries.
         """
-        entry_id = arguments.integer("entry_id", entry_id, 0, max(0, self.last_add_pushed))
+        entry_id = arguments.entry_pushed("entry_id", entry_id, self.last_add_pushed)
         self._terms.check_usable()
         future: Future[int] = AppendFuture()
         self._tell(AskDurable(future, entry_id))

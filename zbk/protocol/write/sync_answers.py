@@ -5,7 +5,7 @@ its LAC was sent to the bookies (``explicit_lac``). The sync that serves the wai
 entries has no answer of its own (``durable_waits``).
 """
 
-from zbk.errors import BusyError, ZbkError
+from zbk.errors import ArgumentValueError, BusyError, ZbkError
 from zbk.protocol.write.durable_waits import TICKET, DurableWaits
 from zbk.protocol.write.events import Effect, SyncDone, SyncFailedFor, Ticket
 from zbk.protocol.write.explicit_lac import ExplicitLac
@@ -57,6 +57,17 @@ class SyncAnswers:
         except BusyError as error:
             return [SyncFailedFor(ticket, error)]
         return []
+
+    def wait_for(self, ticket: Ticket, entry_id: int) -> list[Effect]:
+        """Record a wait for an entry; return its failure if it is not taken.
+
+        No sync can cover an entry that was not appended, and those behind it would wait as well.
+        """
+        last_id = self._path.last_appended_id
+        if entry_id > last_id:
+            why = f"the last entry is {last_id}"
+            return [SyncFailedFor(ticket, ArgumentValueError("entry_id", str(entry_id), why))]
+        return self.waits.add(ticket, entry_id)
 
     def fail_waits(self, error: ZbkError) -> list[Effect]:
         """Forget the waits for entries; return their answers: those beyond the LAC fail."""

@@ -246,7 +246,7 @@ class WriterCore:
 
     def _on_durable_requested(self, event: ev.DurableRequested) -> None:
         answers = self._sync_answers
-        self._effects += answers.waits.add(event.ticket, event.entry_id)
+        self._effects += answers.wait_for(event.ticket, event.entry_id)
         if self.error is not None:
             self._effects += answers.fail_waits(in_doubt(self._ledger_id, self.error))
         elif self._is_closed:

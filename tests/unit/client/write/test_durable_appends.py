@@ -102,11 +102,15 @@ def test_wrong_arguments_add_nothing(ledger: LedgerWriter) -> None:
     ):
         with pytest.raises(zbk.ArgumentTypeError):
             call()
-    with pytest.raises(zbk.ArgumentValueError):
-        ledger.durable(1)
+    for entry_id in (-1, 0, 1):
+        with pytest.raises(zbk.ArgumentValueError):
+            ledger.durable(entry_id)
     with pytest.raises(zbk.EntryTooLargeError):
         ledger.append(bytes(1 << 27), durable=True)
     assert ledger.last_add_pushed == -1
+    assert ledger.append(b"x") == 0
+    with pytest.raises(zbk.ArgumentValueError, match="the last entry is 0"):
+        ledger.durable(1)
 
 
 def test_a_durable_append_after_the_close_is_refused_and_a_wait_is_answered(

@@ -8,6 +8,7 @@ from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.durable_waits import DurableWaits
 from zbk.protocol.write.events import (
+    CloseLedger,
     DurableRequested,
     Effect,
     SendSync,
@@ -208,3 +209,24 @@ def test_a_writer_that_fails_still_says_what_is_durable(lac: int) -> None:
     answers = waits.fail_all(lac, BookieUnavailableError("b", "gone"))
 
     assert [isinstance(one, SyncDone) for one in answers] == [lac >= 0, lac >= 1]
+
+
+@pytest.mark.parametrize("ledger_type", [LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL])
+def test_a_wait_for_an_entry_that_was_not_appended_fails_and_holds_up_nothing(
+    ledger_type: LedgerType,
+) -> None:
+    cluster = Waiting(ledger_type)
+    cluster.wait_for(("early", 0))
+    assert cluster.told == [("early", "ArgumentValueError")]
+
+    cluster.append([1])
+    cluster.wait_for(("later", 1))
+    cluster.serve_all(0, 1, 2)
+    cluster.sync()
+    cluster.serve_all(0, 1, 2)
+    cluster.close()
+    cluster.serve_all(0, 1, 2)
+
+    assert cluster.told[1:] == [("later", "ArgumentValueError")]
+    assert cluster.core.error is None
+    assert isinstance(cluster.end, CloseLedger)
