@@ -11,7 +11,7 @@ They cannot be cancelled: an entry on its way cannot be revoked.
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from zbk.system.clock import monotonic_s
@@ -144,6 +144,18 @@ class AppendFuture(Future[Any]):
                 left_s = deadline_s - monotonic_s()
                 if left_s <= 0 or not self._condition.wait(left_s):
                     return
+
+
+def fail_unless_done(future: Future[Any], error: BaseException) -> bool:
+    """Set the error of a future that has no answer yet; return whether it was set.
+
+    For a future that two threads may end: ``done`` is too old to rely on when it returns.
+    """
+    try:
+        future.set_exception(error)  # checks and sets under the condition of the future
+    except InvalidStateError:
+        return False
+    return True
 
 
 def resolve_all(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from zbk.client.write.append_future import AppendFuture
+from zbk.client.write.append_future import AppendFuture, fail_unless_done
 from zbk.client.write.asks import AskDurable
 from zbk.client.write.mailbox import AppendMailbox
 
@@ -34,11 +34,11 @@ class DurableAppend(AppendFuture):
 
     def _on_acknowledged(self, acknowledged: "Future[Any]") -> None:
         error = acknowledged.exception()
+        if error is not None:
+            fail_unless_done(self, error)  # the end of the writer may have been faster
+            return
         if self.done():
             return  # the writer has ended meanwhile
-        if error is not None:
-            self.set_exception(error)
-            return
         self._ids = acknowledged.result()
         last_id = self._ids if isinstance(self._ids, int) else self._ids.stop - 1
         self._tell(AskDurable(self, last_id))
@@ -61,8 +61,9 @@ def durably(
     future = DurableAppend(tell)
     mailbox.ask(future)  # before the append: if this fails, nothing was added
     try:
-        future.follow(append())
+        acknowledged = append()
     except BaseException as error:
-        future.set_exception(error)
+        fail_unless_done(future, error)  # a writer that ends fails what waits for room, and this
         raise
+    future.follow(acknowledged)
     return future

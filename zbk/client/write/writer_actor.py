@@ -232,7 +232,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                 self._writers[writer] = None
                 self._each([writer], lambda one, _now_ms: one.start(), now_ms)
             case Leave(writer):
-                writer.end(LedgerClosedError(writer.ledger_id))
+                self._end(writer, LedgerClosedError(writer.ledger_id))
             case WritableChanged():
                 self._each(list(self._writers), WriterBody.bookies_changed, now_ms)
             case LookAround():
@@ -245,7 +245,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     def on_stop(self) -> None:
         """End all writers; everything that waits fails."""
         for writer in list(self._writers):
-            writer.end(LedgerClosedError(writer.ledger_id))
+            self._end(writer, LedgerClosedError(writer.ledger_id))
 
     def on_failure(
         self,
@@ -256,7 +256,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         """Fail all pending calls: after a bug of the actor, nothing may hang."""
         del exception_type, traceback
         for writer in list(self._writers):
-            writer.end(_failure(exception_value))
+            self._end(writer, _failure(exception_value))
 
     def drain_soon(self, writer: WriterBody) -> None:
         """Drain the mailbox of a writer at the end of this turn. The thread that has the turn."""
@@ -339,13 +339,16 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             put(writer, writer.due_ms(now_ms))
 
     def _fail(self, writer: WriterBody, error: Exception) -> None:
-        LOG.error(
-            "writer.failed",
-            "the writer of ledger %(ledger_id)d failed",
-            ledger_id=writer.ledger_id,
-            exc_info=error,
-        )
-        writer.end(_failure(error))
+        _log_failure(writer, error)
+        self._end(writer, _failure(error))
+
+    def _end(self, writer: WriterBody, error: ZbkError) -> None:
+        """End a writer; a bug in that ends no other, and keeps no other from its end."""
+        try:
+            writer.end(error)
+        except Exception as bug:  # noqa: BLE001 - as in ``_each``
+            _log_failure(writer, bug)
+            self.forget(writer)
 
     def _end_dropped(self) -> None:
         """End writers without handles, as if their client had been closed."""
@@ -353,7 +356,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         writers = [dropped.pop() for _ in range(len(dropped))]  # the garbage collector adds some
         for writer in writers:
             if writer.is_done_with:
-                writer.end(LedgerClosedError(writer.ledger_id))
+                self._end(writer, LedgerClosedError(writer.ledger_id))
             elif not writer.is_ended:
                 dropped.append(writer)
 
@@ -362,6 +365,15 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         if next_ms != self._asked_ms:
             self._asked_ms = next_ms
             self._pool.call_at(next_ms, self._call_me)
+
+
+def _log_failure(writer: WriterBody, error: Exception) -> None:
+    LOG.error(
+        "writer.failed",
+        "the writer of ledger %(ledger_id)d failed",
+        ledger_id=writer.ledger_id,
+        exc_info=error,
+    )
 
 
 def _failure(error: BaseException | None) -> ZbkError:

@@ -12,7 +12,12 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 
 from zbk.client.cluster.ledger_calls import LedgerRequests
-from zbk.client.write.append_future import AppendFuture, SharedCondition, resolve_all
+from zbk.client.write.append_future import (
+    AppendFuture,
+    SharedCondition,
+    fail_unless_done,
+    resolve_all,
+)
 from zbk.client.write.asks import Ask, AskClose, AskDurable, AskSync
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.traced_appends import TracedAppends
@@ -371,10 +376,12 @@ class WriterBody:
             return
         self.is_ended = True
         self._mailbox.end(error, is_over=True)
-        for bookie_id in self._requests.bookies:
-            self._setup.pool.unsubscribe(bookie_id, self._sink, self)
-        self._handle(core.Abandoned(error), self._setup.now_ms())
-        self._fail([future for future, _payloads in self._mailbox.take()], error)
-        for future in self._mailbox.unanswered():
-            future.set_exception(error)
-        self._on_end(self)
+        try:
+            for bookie_id in self._requests.bookies:
+                self._setup.pool.unsubscribe(bookie_id, self._sink, self)
+            self._handle(core.Abandoned(error), self._setup.now_ms())
+        finally:  # after a bug, too, no call waits
+            self._fail([future for future, _payloads in self._mailbox.take()], error)
+            for future in self._mailbox.unanswered():
+                fail_unless_done(future, error)  # a call that waits for room ends by itself
+            self._on_end(self)

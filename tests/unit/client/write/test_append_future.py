@@ -6,7 +6,12 @@ from concurrent.futures import ALL_COMPLETED, Future, as_completed, wait
 
 import pytest
 
-from zbk.client.write.append_future import AppendFuture, SharedCondition, resolve_all
+from zbk.client.write.append_future import (
+    AppendFuture,
+    SharedCondition,
+    fail_unless_done,
+    resolve_all,
+)
 from zbk.errors import LedgerClosedError
 
 DEADLINE_S = 20.0
@@ -109,6 +114,20 @@ def test_an_error_is_raised() -> None:
     with pytest.raises(LedgerClosedError):
         future.result(1)
     assert isinstance(future.exception(1), LedgerClosedError)
+
+
+def test_the_first_of_two_answers_counts() -> None:
+    condition, (failed, resolved) = make(2)
+    resolve_all(condition, [(resolved, 3, 1)])
+
+    assert fail_unless_done(failed, LedgerClosedError(1))
+    assert not fail_unless_done(failed, LedgerClosedError(2))
+    assert not fail_unless_done(resolved, LedgerClosedError(2))
+
+    error = failed.exception(0)
+    assert isinstance(error, LedgerClosedError)
+    assert error.ledger_id == 1
+    assert resolved.result(0) == 3
 
 
 def test_it_cannot_be_cancelled() -> None:

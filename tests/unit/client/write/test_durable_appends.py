@@ -8,8 +8,12 @@ import zbk
 from tests.support.bookie_here import ONE, BookieHere
 from tests.support.waiting import wait_until
 from zbk.client.api import Client
+from zbk.client.write.append_future import AppendFuture
+from zbk.client.write.durable_append import DurableAppend, durably
 from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.client.write.ledger_writer import LedgerWriter
+from zbk.client.write.mailbox import AppendMailbox
+from zbk.config import ClientConfig
 
 VD: LedgerOptions = {**ONE, "ledger_type": zbk.LedgerType.VD_JOURNAL}
 
@@ -131,3 +135,51 @@ def test_a_client_that_is_closed_refuses_both(client: Client, ledger: LedgerWrit
         ledger.append_many([b"y"], durable=True)
     with pytest.raises(zbk.ClientClosedError):
         ledger.durable(0)
+
+
+ENDED = zbk.LedgerClosedError(7)
+
+
+def test_a_durable_append_that_waits_for_room_gets_the_error_of_the_writers_end() -> None:
+    mailbox = AppendMailbox(100, lambda _is_lone: None)
+
+    def append() -> AppendFuture:  # the writer ends while it waits
+        mailbox.end(ENDED, is_over=True)
+        for future in mailbox.unanswered():
+            future.set_exception(ENDED)
+        raise ENDED
+
+    with pytest.raises(zbk.LedgerClosedError):
+        durably(append, lambda _ask: None, mailbox)
+
+
+def test_a_durable_append_may_fail_while_the_writer_ends() -> None:
+    class Raced(DurableAppend):
+        """The end of the writer comes right after each look."""
+
+        def done(self) -> bool:
+            was_done = super().done()
+            if not was_done:
+                self.set_exception(ENDED)
+            return was_done
+
+    acknowledged, durable = AppendFuture(), Raced(lambda _ask: None)
+    acknowledged.set_exception(zbk.LedgerFencedError(7))
+
+    durable._on_acknowledged(acknowledged)
+
+    assert durable.exception(0) is not None
+
+
+def test_a_writer_may_end_while_a_call_fails_by_itself(
+    client: Client, ledger: LedgerWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [client.create_ledger(**VD) for _ in range(ClientConfig().writer_actor_count)]
+    failed = AppendFuture()
+    failed.set_exception(ENDED)
+    monkeypatch.setattr(AppendMailbox, "unanswered", lambda _self: [failed])
+
+    ledger.close()
+
+    for other in others:  # one has the same actor
+        assert other.append(b"x") == 0

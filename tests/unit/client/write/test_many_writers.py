@@ -83,11 +83,21 @@ class Turns:
         self.door = WriterDoor(self.pool)
         self.actor = WriterActor(self.door, self.pool, lambda: 0)
 
-    def join(self, ledger_id: int, next_ms: int | None = None) -> Body:
-        body = Body(ledger_id, self.door)
+    def join(
+        self, ledger_id: int, next_ms: int | None = None, body_type: type[Body] = Body
+    ) -> Body:
+        body = body_type(ledger_id, self.door)
         body.next_ms = next_ms
         self.actor.on_receive(Join(body))
         return body
+
+
+class Unending(Body):
+    """A writer whose end fails."""
+
+    def end(self, error: ZbkError) -> None:
+        self.is_ended, self.error = True, error
+        raise RuntimeError("a bug")
 
 
 def writers(client: Client, count: int) -> list[LedgerWriter]:
@@ -309,3 +319,25 @@ def test_ledgers_are_spread_over_the_actors(world: BookieHere, count: int) -> No
         threads = [one for one in new if one.name.startswith("WriterActor")]
         assert len(threads) == count
         assert all(one.daemon for one in threads), "a program that ends does not wait for them"
+
+
+@pytest.mark.parametrize("how", ["stop", "failure", "leave", "drop"])
+def test_an_end_that_fails_ends_no_other_writer_and_keeps_no_other_from_its_end(how: str) -> None:
+    turns = Turns()
+    failing, other = turns.join(1, body_type=Unending), turns.join(2)
+
+    match how:
+        case "stop":
+            turns.actor.on_stop()
+        case "failure":
+            turns.actor.on_failure(RuntimeError, RuntimeError("another bug"), None)
+        case "leave":
+            turns.actor.on_receive(Leave(failing))
+        case _:
+            failing.is_idle = other.is_idle = True
+            turns.door.dropped = [other, failing]  # taken from the end
+            turns.actor.on_receive(LookAround())
+
+    assert failing.is_ended
+    assert other.is_ended == (how != "leave")
+    assert turns.actor.writer_count == (how == "leave")
