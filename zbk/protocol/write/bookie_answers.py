@@ -37,13 +37,16 @@ from zbk.protocol.write.events import (
 from zbk.protocol.write.explicit_lac import ExplicitLac
 from zbk.protocol.write.slots import WriterSlots
 from zbk.protocol.write.sync_rounds import SyncRounds
+from zbk.protocol.write.unsynced_limit import UnsyncedLimit
 from zbk.protocol.write.write_path import WritePath
 
 
 class BookieAnswers:
     """Passes answers and news of bookies to the parts of one writer."""
 
-    __slots__ = ("_explicit_lac", "_filled", "_keeper", "_path", "_slots", "_syncs")
+    __slots__ = (
+        "_explicit_lac", "_filled", "_keeper", "_path", "_slots", "_syncs", "_unsynced",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -52,12 +55,14 @@ class BookieAnswers:
         syncs: SyncRounds,
         explicit_lac: ExplicitLac,
         keeper: EnsembleKeeper,
+        unsynced: UnsyncedLimit,
     ) -> None:
         self._slots = slots
         self._path = path
         self._syncs = syncs
         self._explicit_lac = explicit_lac
         self._keeper = keeper
+        self._unsynced = unsynced
         self._filled: dict[int, int] = {}  # by slot: its cursor when it was sent a hole's entries
 
     def take(  # noqa: PLR0911 - one for each event
@@ -196,6 +201,7 @@ class BookieAnswers:
                 self._filled.pop(slot, None)
         if self._slots.epochs != epochs:
             self._syncs.ensemble_changed()
+            self._unsynced.ensemble_changed()
         missing = self._path.missing_of_fragments(event.first_entry_id)
         return [*effects, ReportMissing(missing)] if missing else effects
 

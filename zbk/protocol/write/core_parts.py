@@ -68,6 +68,7 @@ def parts_of_writer(
     has_idle_sync = level.has_sync_cursor and bool(limits.explicit_lac_ms)
     every = volatile.sync_every
     policy = None if every is None else SyncPolicy(every, path)
+    unsynced = UnsyncedLimit(ledger_id, path, slots, syncs, limits, policy)
     has_catch_up = level.restart_revokes_acks
     keeper = EnsembleKeeper(slots, path, limits, ack_size=ack_size, has_catch_up=has_catch_up)
     return CoreParts(
@@ -77,8 +78,8 @@ def parts_of_writer(
         explicit_lac=explicit_lac,
         idle=Idle(path, slots, syncs, explicit_lac, has_sync=has_idle_sync),
         keeper=keeper,
-        answers=BookieAnswers(slots, path, syncs, explicit_lac, keeper),
-        unsynced=UnsyncedLimit(ledger_id, path, slots, syncs, limits, policy),
+        answers=BookieAnswers(slots, path, syncs, explicit_lac, keeper, unsynced),
+        unsynced=unsynced,
         sync_answers=SyncAnswers(
             path, slots, syncs, explicit_lac, DurableWaits(ledger_id, limits.durable_count_max)
         ),

@@ -81,8 +81,8 @@ class SyncRounds:
 
     @property
     def has_round(self) -> bool:
-        """True while a round runs."""
-        return self._round is not None
+        """True while a round runs, or is demanded."""
+        return self._round is not None or self._is_demanded
 
     @property
     def last_failure(self) -> str:

@@ -71,6 +71,11 @@ class UnsyncedLimit:
             return None
         return due_ms if self._path.lac > self._demanded_lac else max(due_ms, self._sync_at_ms)
 
+    def ensemble_changed(self) -> None:
+        """Record that there are new bookies: they have as much time as those before had."""
+        self._is_last_sync = False
+        self._grace.reset()
+
     def watch(self, now_ms: int) -> None:
         """Demand a round of syncs if one is due.
 

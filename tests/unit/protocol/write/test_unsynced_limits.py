@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from tests.support.writer_cluster import LIMITS, WriterCluster
+from zbk.errors import CannotAdvanceError, RequestTimeoutError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.core_parts import VolatileTerms
@@ -13,11 +14,14 @@ from zbk.protocol.write.unsynced_total import UnsyncedTotal
 ENTRY_SIZE = 100
 
 
-def cluster_up(total: UnsyncedTotal | None = None, **limits: int) -> WriterCluster:
+def cluster_up(
+    total: UnsyncedTotal | None = None, spare_count: int = 0, **limits: int
+) -> WriterCluster:
     limits = {"unsynced_size_max": 1 << 20, "unsynced_batch_count_max": 1 << 20} | limits
     cluster = WriterCluster(
         Quorum(3, 3, 2),
         LedgerType.VD_JOURNAL,
+        spare_count,
         limits=msgspec.structs.replace(LIMITS, **limits),
         volatile=None if total is None else VolatileTerms(total.parts[0]),
     )
@@ -112,3 +116,51 @@ def test_a_pd_writer_counts_nothing() -> None:
 
     assert cluster.core.path.last_acked_id == 2
     assert total.size == 0
+
+
+SLOW = RequestTimeoutError("sync", 3)
+
+
+def wait_without_syncs(cluster: WriterCluster, *slots: int) -> None:
+    """Time passes; the bookies of these slots cannot sync, and the others answer."""
+    cluster.wait(100)
+    for slot, bookie in enumerate(cluster.bookies):
+        while bookie.requests or bookie.answers:
+            cluster.serve(slot, SLOW if slot in slots else None)
+            cluster.answer(slot, 0)
+
+
+def test_bookies_that_repair_a_full_writer_have_time_to_sync() -> None:
+    """The change of the ensemble comes in the last round before the writer would end."""
+    cluster = cluster_up(unsynced_batch_count_max=4, spare_count=2)
+    append(cluster, 5)
+    assert cluster.core.path.waiting
+    while not (cluster.core._unsynced._is_last_sync and cluster.core._syncs.has_round):
+        wait_without_syncs(cluster, 1, 2)
+        cluster.wait(100)
+    for slot in (1, 2):
+        cluster.disconnect(slot)
+    for _ in range(2):
+        cluster.wait(100)
+        cluster.serve_metadata()
+    assert cluster.core.slots.bookies == ("b0", "spare0", "spare1")
+    assert cluster.core.error is None
+
+    cluster.wait(LIMITS.quorum_grace_ms // 2)
+    assert cluster.core.error is None, "they are being connected"
+    for slot in (1, 2):
+        cluster.connect(slot)
+    sync(cluster)
+
+    assert cluster.core.path.last_acked_id == 4
+    assert cluster.core.path.lac >= 3
+
+
+def test_a_full_writer_whose_bookies_do_not_sync_ends_after_a_grace_and_a_round() -> None:
+    cluster = cluster_up(unsynced_batch_count_max=4)
+    append(cluster, 5)
+
+    for _ in range(40):
+        wait_without_syncs(cluster, 1, 2)
+
+    assert isinstance(cluster.core.error, CannotAdvanceError)
