@@ -85,9 +85,10 @@ class LedgerAccess:
 
     def _look(self) -> LedgerSeen:
         asked_ms = monotonic_ms()
-        metadata, _version = self._connection.ledgers.read(self._ledger_id, is_fresh=True)
+        metadata, version = self._connection.ledgers.read(self._ledger_id, is_fresh=True)
         if self._password is not None:
             digest = password_digest(self._password, self._ledger_id)
             if not is_same_secret(digest, metadata.password_digest):
                 raise UnauthorizedError(self._ledger_id)
-        return LedgerSeen(metadata, self._connection.registered(), asked_ms, monotonic_ms())
+        registered = self._connection.registered()
+        return LedgerSeen(metadata, registered, asked_ms, monotonic_ms(), version)

@@ -360,7 +360,9 @@ class ReplicationWorker:
         return bool(absent)
 
     def _put_aside(self, work: Work, result: RepairResult, why: str) -> None:
-        if not self._tasks.mark_unrepairable(work.ledger_id, work.version, why):
+        if not self._tasks.mark_unrepairable(
+            work.ledger_id, work.version, why, ledger_version=result.ledger_version
+        ):
             return
         self._queue.forget(work.ledger_id)
         # a bookie that returned, or left limbo, before the mark did not find the task to retry it

@@ -24,6 +24,7 @@ from zbk.metadata.records.underreplication import (
     MissingReason,
     UnderreplicationStore,
 )
+from zbk.protocol.ledger.changes import change_ensemble
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply, Sink
 from zbk.wire.messages import Message, Read
@@ -194,8 +195,10 @@ def test_a_ledger_is_not_put_aside_when_its_bookie_comes_back_just_then(
     ledger_id = connection.ledgers.create(lambda _number: alone)[0].ledger_id
     put_aside = connection.tasks.mark_unrepairable
 
-    def comes_back(ledger_id: int, version: int, why: str) -> bool:
-        is_done = put_aside(ledger_id, version, why)
+    def comes_back(
+        ledger_id: int, version: int, why: str, *, ledger_version: int | msgspec.UnsetType
+    ) -> bool:
+        is_done = put_aside(ledger_id, version, why, ledger_version=ledger_version)
         connection.there |= {"a"}
         return is_done
 
@@ -285,6 +288,33 @@ def test_an_open_ledger_whose_bookies_are_gone_is_put_aside_and_tried_when_they_
     assert connection.tasks.retry_unrepairable() == 1
 
 
+def test_an_open_ledger_that_was_put_aside_is_repaired_after_its_writer_moved_on(
+    connection: FakeConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The fragment that was open is closed then; each day the auditor reports the same bookies."""
+    made, _version = connection.ledgers.create(
+        lambda number: msgspec.structs.replace(
+            ledger(number, ("a", "b", "c"), last=None), ledger_key=bytes(16)
+        )
+    )
+    connection.there = frozenset({"c"})
+    connection.tasks.report(made.ledger_id, ["a", "b"], MissingReason.LOST)
+    with worker_on(connection) as worker:
+        worker.start()
+        text = f"ledger {made.ledger_id} cannot be repaired"
+        wait_until(lambda: text in caplog.text, what="the end")
+    assert not connection.tasks.report(made.ledger_id, ["a", "b"], MissingReason.LOST)
+
+    connection.there = frozenset("cdef")
+    replaced = {0: ("a", "e"), 1: ("b", "f")}
+    connection.ledgers.update(made.ledger_id, lambda now: change_ensemble(now, 10, replaced))
+    assert connection.tasks.report(made.ledger_id, ["a", "b"], MissingReason.LOST)
+
+    with worker_on(connection) as worker:
+        worker.start()
+        wait_until(lambda: connection.requests.read_count() > 0, what="the copy to begin")
+
+
 class LeavesLimbo(UnderreplicationStore):
     """Just before a task is put aside, the bookie in limbo learns what it had."""
 
@@ -293,10 +323,17 @@ class LeavesLimbo(UnderreplicationStore):
         self._holders = holders
         self.count = 0
 
-    def mark_unrepairable(self, ledger_id: int, version: int, why: str) -> bool:
+    def mark_unrepairable(
+        self,
+        ledger_id: int,
+        version: int,
+        why: str,
+        *,
+        ledger_version: int | msgspec.UnsetType = msgspec.UNSET,
+    ) -> bool:
         self.count += 1
         self._holders.in_limbo.clear()
-        return super().mark_unrepairable(ledger_id, version, why)
+        return super().mark_unrepairable(ledger_id, version, why, ledger_version=ledger_version)
 
 
 def test_a_ledger_is_not_put_aside_when_a_bookie_leaves_limbo_just_then(

@@ -9,8 +9,10 @@ Which report is new. Every report on an existing task raises its version, even i
 the task says: the bookie may have been lost again after the worker found it intact, and a new loss
 cannot be distinguished from a repetition. The price is one more check of the ledger. An
 *unrepairable* ledger becomes a task again only by a report of a bookie, a reason or missing entries
-that are not recorded yet, by ``retry_unrepairable``, or by ``trigger``. So the same loss, reported
-each day, is not tried for ever.
+that are not recorded yet, by any report after its metadata have changed (the writer of an open
+ledger may have replaced the lost bookies, which ends the fragment that they are in), by
+``retry_unrepairable``, or by ``trigger``. So the same loss, reported each day, is not tried for
+ever.
 
 Only the owner of the lock (``task_locks``) ends a task. After a lost reply, a reporter reads back
 the node, which has a token of its own. If that gets no answer either, the caller gets
@@ -30,6 +32,8 @@ from contextlib import suppress
 from functools import partial
 from uuid import uuid4
 
+import msgspec
+
 from zbk.errors import (
     BadVersionError,
     MetadataConflictError,
@@ -42,16 +46,22 @@ from zbk.metadata.paths import (
     TASK_COUNTER,
     UNDERREPLICATED_LEDGERS,
     UNREPAIRABLE_LEDGERS,
+    ledger_path,
     task_ledger_id,
     task_lock_path,
     task_path,
 )
+from zbk.metadata.records.instance import read_layout
 from zbk.metadata.records.ledger_tree import count_tree, remove_empty_parents, walk_tree
 from zbk.metadata.records.task_locks import TaskLocks
 from zbk.metadata.stores.store import Create, Delete, Operation, SetValue, Watch
 from zbk.metadata.values import decode, encode
 from zbk.protocol.entry.spans import Span
-from zbk.protocol.repair.underreplicated import NO_RANGES, MissingReason, UnderreplicatedLedger
+from zbk.protocol.repair.underreplicated import (
+    NO_RANGES,
+    MissingReason,
+    UnderreplicatedLedger,
+)
 
 __all__ = ["MissingReason", "UnderreplicatedLedger", "UnderreplicationStore"]
 
@@ -75,8 +85,9 @@ class UnderreplicationStore(TaskLocks):
         ``ranges``, by bookie id, are the first and last ids of the missing entries, if they are
         known. A task keeps ``RANGES_COUNT_MAX`` of a bookie; more are merged into covering ones.
 
-        Return false if the ledger is unrepairable and the report is not new. With ``is_quiet``
-        watchers are not notified; ``announce`` does it for many reports at once.
+        Return false if the ledger is unrepairable and neither the report is new nor the ledger has
+        changed. With ``is_quiet`` watchers are not notified; ``announce`` does it for many reports
+        at once.
 
         Raises:
             MetadataConflictError: others changed the task ``ATTEMPT_COUNT_MAX`` times in a row.
@@ -122,7 +133,7 @@ class UnderreplicationStore(TaskLocks):
             self._swap.make_parents(path)
             return [Create(path, encode(task))]
         task, version = shelved
-        if not task.is_news(bookie_ids, reason, ranges):
+        if not (task.is_news(bookie_ids, reason, ranges) or self._is_outdated(task)):
             return []
         wanted = task.merged(bookie_ids, reason, now_ms, ranges).to_work_on()
         self._swap.make_parents(path)
@@ -146,7 +157,7 @@ class UnderreplicationStore(TaskLocks):
         shelved = self._shelved(ledger_id)
         if shelved is not None and self._find(path) is None:
             task, version = shelved
-            if not task.is_news(bookie_ids, reason, ranges):
+            if not (task.is_news(bookie_ids, reason, ranges) or self._is_outdated(task)):
                 return False
             wanted = task.merged(bookie_ids, reason, now_ms, ranges).to_work_on()
             value = encode(wanted, write_token=uuid4().hex)
@@ -224,10 +235,19 @@ class UnderreplicationStore(TaskLocks):
             self._remove_empty_parents(UNDERREPLICATED_LEDGERS, path)
         return is_done
 
-    def mark_unrepairable(self, ledger_id: int, version: int, why: str) -> bool:
+    def mark_unrepairable(
+        self,
+        ledger_id: int,
+        version: int,
+        why: str,
+        *,
+        ledger_version: int | msgspec.UnsetType = msgspec.UNSET,
+    ) -> bool:
         """Mark a task's ledger unrepairable and release its lock, if the task has this version.
 
-        It becomes a task again after a new report or a retry. False: as for ``finish``.
+        It becomes a task again after a new report, after any report if ``ledger_version``, of the
+        metadata that the worker saw, is not the present one, or after a retry. False: as for
+        ``finish``.
 
         Raises:
             MetadataUnavailableError: it may or may not be marked.
@@ -237,7 +257,8 @@ class UnderreplicationStore(TaskLocks):
         found = self.read(ledger_id)
         if found is None or found[1] != version:
             return False
-        value = encode(found[0].with_unrepairable(why, self._wall_clock_ms()))
+        now_ms = self._wall_clock_ms()
+        value = encode(found[0].with_unrepairable(why, now_ms, ledger_version))
         self._swap.make_parents(shelf_path)
         twin = self._find(shelf_path)
         put: Operation = (
@@ -352,6 +373,12 @@ class UnderreplicationStore(TaskLocks):
 
     def _shelved(self, ledger_id: int) -> tuple[UnderreplicatedLedger, int] | None:
         return self._task(UNREPAIRABLE_LEDGERS, ledger_id)
+
+    def _is_outdated(self, task: UnderreplicatedLedger) -> bool:
+        """Return whether the ledger of an unrepairable task has changed since it was marked."""
+        layout = read_layout(self._store).ledger_layout
+        node = self._find(ledger_path(task.ledger_id, layout))
+        return node is not None and node.version != task.ledger_version
 
     def _list(self, folder: str, after: int) -> Iterator[int]:
         with suppress(NoNodeError):

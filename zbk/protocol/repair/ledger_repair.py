@@ -81,7 +81,7 @@ from zbk.protocol.repair.repair_effects import (
     TargetChosen,
     WaitUntil,
 )
-from zbk.protocol.repair.repair_notes import RepairNotes
+from zbk.protocol.repair.repair_notes import NO_KEY, WITHOUT_DIGEST, RepairNotes
 from zbk.protocol.repair.source_survey import survey_sources
 
 
@@ -128,6 +128,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         self._has_changed = False
         seen: LedgerSeen = yield LookAtLedger()
         self._looked_at_ms, self._seen_at_ms = seen.asked_ms, seen.seen_ms
+        self._notes.update(ledger_version=seen.version)
         self._see(seen.metadata, seen.registered)
 
     def _has_more(self) -> Steps[RepairEffect, bool]:
@@ -136,7 +137,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         if not view.is_readable:
             bad = next(filter(view.is_bad, view.slots(view.metadata.fragments)), None)
             if bad is not None:
-                self._notes.give_up(bad, blocked=_NO_KEY)
+                self._notes.give_up(bad, blocked=NO_KEY)
             return False
         slot = next(self._unrepaired_slots(), None)
         if slot is not None:
@@ -180,7 +181,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             why = f"{names}, which have the entries written from {fragment.first_entry_id} on"
             self._notes.give_up(bad, uncovered=f"it is not closed, and cannot be without {why}")
         elif view.metadata.digest_type is DigestType.MAC and not self._aim.has_password:
-            self._notes.give_up(bad, blocked=_WITHOUT_DIGEST)
+            self._notes.give_up(bad, blocked=WITHOUT_DIGEST)
         elif (yield from self._choose_target(bad, fragment, self._aim.to_leave)) is not None:
             recovered = yield from self._change(bad, RecoverLedger(fragment))
             if recovered is not None:
@@ -388,13 +389,3 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
     def _see(self, metadata: LedgerMetadata, registered: frozenset[str]) -> None:
         self._view = LedgerView(metadata, registered, self._aim)
         self._notes.away = self._view.away
-
-
-_NO_KEY = (
-    "its metadata are of format 1 and have no key for the bookies: repair it with its password, "
-    "zbk bookie recover --password-file"
-)
-_WITHOUT_DIGEST = (
-    "it is not closed, and its end cannot be verified without its password: close it with "
-    "zbk ledger recover --password-file"
-)

@@ -60,6 +60,7 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     is_gone: bool = False  # the ledger was deleted
+    ledger_version: int | msgspec.UnsetType = msgspec.UNSET  # of its metadata, at the last look
     lost: tuple[LostEntries, ...] = ()
     away: frozenset[str] = frozenset()  # bookies of the ledger that were not registered
     in_limbo: frozenset[str] = frozenset()  # those that were, and may have lost the lost entries
@@ -112,6 +113,7 @@ class LedgerSeen(msgspec.Struct, frozen=True):
     registered: frozenset[str]
     asked_ms: int
     seen_ms: int
+    version: int | msgspec.UnsetType = msgspec.UNSET  # of the metadata
 
 
 class WaitUntil(msgspec.Struct, frozen=True):

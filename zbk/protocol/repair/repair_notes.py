@@ -1,6 +1,6 @@
 """The notes of one repair: the slots that are done, and its result so far."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -9,6 +9,15 @@ from zbk.protocol.repair.copy_order import LostEntries
 from zbk.protocol.repair.fragment_copy_events import CopyResult
 from zbk.protocol.repair.ledger_view import FragmentSlot
 from zbk.protocol.repair.repair_effects import RepairResult
+
+NO_KEY: Final = (
+    "its metadata are of format 1 and have no key for the bookies: repair it with its password, "
+    "zbk bookie recover --password-file"
+)
+WITHOUT_DIGEST: Final = (
+    "it is not closed, and its end cannot be verified without its password: close it with "
+    "zbk ledger recover --password-file"
+)
 
 
 class RepairNotes:

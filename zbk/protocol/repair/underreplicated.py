@@ -75,6 +75,7 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""  # the reason of the last one
     unrepairable: str = ""  # why it cannot be repaired; "": no such reason is known
     unrepairable_ms: int = 0  # when that was found
+    ledger_version: int | msgspec.UnsetType = msgspec.UNSET  # for which that was found
     ranges: dict[str, tuple[Span, ...]] = {}  # missing entries by bookie id, as far as reported
     format_version: int = UNDERREPLICATED_FORMAT_VERSION
 
@@ -135,16 +136,25 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
     def to_work_on(self) -> Self:
         """Return the task without its failures."""
         return msgspec.structs.replace(
-            self, failure_count=0, failure="", unrepairable="", unrepairable_ms=0
+            self,
+            failure_count=0,
+            failure="",
+            unrepairable="",
+            unrepairable_ms=0,
+            ledger_version=msgspec.UNSET,
         )
 
     def with_failure(self, why: str) -> Self:
         """Return the task after one more failed attempt."""
         return msgspec.structs.replace(self, failure_count=self.failure_count + 1, failure=why)
 
-    def with_unrepairable(self, why: str, now_ms: int) -> Self:
-        """Return the task as one that cannot be done."""
-        return msgspec.structs.replace(self, unrepairable=why, unrepairable_ms=now_ms)
+    def with_unrepairable(
+        self, why: str, now_ms: int, ledger_version: int | msgspec.UnsetType = msgspec.UNSET
+    ) -> Self:
+        """Return the task as one that cannot be done with this version of the ledger."""
+        return msgspec.structs.replace(
+            self, unrepairable=why, unrepairable_ms=now_ms, ledger_version=ledger_version
+        )
 
 
 def _merged_ranges(

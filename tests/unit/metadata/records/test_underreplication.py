@@ -1,9 +1,11 @@
 """Tasks of ledgers that are not whole, on a store in memory that fails on cue."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pytest
 
+from tests.support.audit_ledgers import ledger
 from tests.support.memory_store import MemoryTree
 from zbk.errors import (
     CorruptRecordError,
@@ -12,9 +14,10 @@ from zbk.errors import (
     NoNodeError,
 )
 from zbk.metadata.records.autorecovery_switches import LOST_BOOKIE_DELAY_MAX_MS
-from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.stores.store import Operation
+from zbk.protocol.ledger.changes import change_ensemble
 
 LOST = MissingReason.LOST
 
@@ -201,6 +204,43 @@ def test_a_twin_is_overwritten_by_the_next_marking(cluster: Cluster) -> None:
     shelved = cluster.tasks.read_unrepairable(7)
     assert shelved is not None
     assert shelved.unrepairable == "second"
+
+
+def test_a_report_of_an_unrepairable_ledger_counts_once_after_each_change_of_it(
+    cluster: Cluster,
+) -> None:
+    """The writer of an open ledger may have replaced the lost bookies meanwhile."""
+    ledgers = LedgerStore(cluster.store)
+    made, seen = ledgers.create(lambda number: ledger(number, ("a", "b", "c"), last=None))
+    ledger_id, lost = made.ledger_id, ["a", "b"]
+    cluster.tasks.report(ledger_id, lost, LOST)
+    for start, old, new in ((5, "a", "d"), (8, "d", "e")):
+        cluster.tasks.lock(ledger_id, "w1")
+        assert cluster.tasks.mark_unrepairable(ledger_id, 0, "open", ledger_version=seen)
+        assert not cluster.tasks.report(ledger_id, lost, LOST)
+        assert not cluster.tasks.report_operations(ledger_id, lost, LOST, ranges={})
+
+        moves_on = partial(change_ensemble, first_entry_id=start, replaced={0: (old, new)})
+        seen = ledgers.update(ledger_id, moves_on)[1]
+
+        assert cluster.tasks.report_operations(ledger_id, lost, LOST, ranges={})
+        assert cluster.tasks.report(ledger_id, lost, LOST)
+        assert list(cluster.tasks.list()) == [ledger_id]
+        assert list(cluster.tasks.list_unrepairable()) == []
+
+
+def test_a_report_of_an_unrepairable_ledger_that_was_deleted_does_not_count(
+    cluster: Cluster,
+) -> None:
+    ledgers = LedgerStore(cluster.store)
+    made, seen = ledgers.create(lambda number: ledger(number, ("a", "b", "c")))
+    cluster.tasks.report(made.ledger_id, ["a"], LOST)
+    cluster.tasks.lock(made.ledger_id, "w1")
+    assert cluster.tasks.mark_unrepairable(made.ledger_id, 0, "why", ledger_version=seen)
+
+    ledgers.delete(made.ledger_id)
+
+    assert not cluster.tasks.report(made.ledger_id, ["a"], LOST)
 
 
 def test_damage_among_the_tasks_is_said(cluster: Cluster) -> None:
