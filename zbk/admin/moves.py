@@ -109,7 +109,12 @@ def _begin_decommission(
             _check_all_moved(progress, bookie_id)
             return True
         if end.give_up_count is not None:
-            _give_up(progress, leaving, bookie_id, end.give_up_count)
+            try:
+                _give_up(progress, leaving, bookie_id, end.give_up_count)
+            except BookieInUseError:
+                if is_stopped.is_set():
+                    return False
+                raise
         leaving.finish()
         return True
 

@@ -19,7 +19,7 @@ from zbk.auditor.copy_target import TargetPolicy
 from zbk.auditor.ledger_access import LedgerAccess
 from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
-from zbk.errors import ClientClosedError, MetadataConflictError
+from zbk.errors import ClientClosedError, MetadataConflictError, ZbkError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.words import LedgerState
 from zbk.protocol.ledger.changes import begin_recovery_of, cut_fragment, replace_bookie
@@ -112,7 +112,13 @@ class LedgerRepairer:
         while effect is not None and not self._setup.is_stopped.is_set():
             if isinstance(effect, WaitUntil):
                 return effect.until_ms
-            effect = repair.resume(self.carry_out)
+            try:
+                answer = self.carry_out(effect)
+            except ZbkError as error:
+                if self._setup.is_stopped.is_set():  # it may be only the stop of a question
+                    break
+                answer = error
+            effect = repair.answer(answer)
         if effect is not None:
             repair.stop()
         return None

@@ -167,14 +167,20 @@ class BookieMove:
     ) -> ForcedMoveResult:
         """Remove the bookie from a ledger although ``confirmed`` entries are lost with it.
 
-        Without ``confirmed`` the metadata do not change, and the result names the losses.
+        Without ``confirmed`` the metadata do not change, and the result names the losses. A move
+        that is stopped refuses.
         """
+        if self._is_stopped.is_set():
+            return _STOPPED
         with self._repairer(ledger_id) as repairer:
             if repairer is None:
                 return ForcedMoveResult(refusal="another process is working on it")
             forced = ForcedMove(repairer.aim, confirmed)
             effect = forced.begin()
             while effect is not None:
+                if self._is_stopped.is_set():
+                    forced.stop()
+                    return _STOPPED
                 effect = forced.resume(repairer.carry_out)
             return forced.result
 
@@ -255,7 +261,7 @@ class Decommission:
         """Return what the remaining bookies cannot provide of each ledger that is left.
 
         Raises:
-            BookieInUseError: the bookie cannot be removed from one of them.
+            BookieInUseError: the bookie cannot be removed from one of them, or the move is stopped.
         """
         return [LedgerLoss(one.ledger_id, self._force(one.ledger_id)) for one in self._move.plan()]
 
@@ -263,7 +269,7 @@ class Decommission:
         """Remove the bookie from these ledgers, if no more is lost than stated.
 
         Raises:
-            BookieInUseError: more is lost, or a ledger cannot be changed now.
+            BookieInUseError: more is lost, a ledger cannot be changed now, or the move is stopped.
         """
         for one in losses:
             self._force(one.ledger_id, one.lost)
@@ -304,6 +310,8 @@ class Decommission:
 
 
 _SHOWN_COUNT: Final = 5
+
+_STOPPED: Final = ForcedMoveResult(refusal="it was stopped")
 
 
 def found_in(metadata: LedgerMetadata, bookie_id: str) -> LedgerFound:

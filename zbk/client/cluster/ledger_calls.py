@@ -17,7 +17,7 @@ import msgspec
 
 from zbk.client.cluster.requests import Requests, answer_of
 from zbk.config import ClientConfig
-from zbk.errors import ZbkError
+from zbk.errors import UnavailableError, ZbkError
 from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.spans import Span
@@ -240,13 +240,18 @@ class LedgerCalls:
     ) -> Holdings:
         """Return what a bookie holds of ``span``, read page by page.
 
-        The result is incomplete once ``range_count_max`` ranges are known or the caller is stopped.
+        The result is incomplete once ``range_count_max`` ranges are known. A stopped caller gets
+        no result: one without progress would make it ask for ever.
 
         Raises:
+            UnavailableError: the caller is stopped.
             ZbkError: the bookie refuses, or does not answer.
         """
         pages = HeldPages(span, range_count_max)
-        while pages.next_entry_id is not None and not (pages.is_full or is_stopped()):
+        while pages.next_entry_id is not None and not pages.is_full:
+            if is_stopped():
+                what = f"ledger {self._ledger_id}: the question of what {bookie_id} holds"
+                raise UnavailableError(f"{what} was stopped")
             info = self.info(bookie_id, pages.next_entry_id)
             pages.add(info.ranges, info.next_entry_id, is_in_limbo=info.is_in_limbo)
         return pages.holdings

@@ -1,0 +1,148 @@
+"""A stop of repairs by hand ends them, also while losses are stated or given up."""
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.audit_ledgers import ledger
+from tests.support.fake_holders import FakeHolders
+from tests.support.memory_store import MemoryTree
+from zbk.auditor.copy_target import PlacementTarget
+from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
+from zbk.auditor.manual import BookieMove, Decommission, LedgerLoss, MoveOptions
+from zbk.client.cluster.ledger_calls import LedgerCalls
+from zbk.errors import BookieInUseError, UnavailableError
+from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.repair_effects import RepairAim, RepairLimits
+from zbk.transport.events import Sink
+from zbk.wire.messages import Message
+
+LOOK_COUNT_MAX = 1_000
+
+
+class Stop(threading.Event):
+    """A stop whose readers may not look for ever."""
+
+    look_count = 0
+
+    def is_set(self) -> bool:
+        self.look_count += 1
+        assert self.look_count < LOOK_COUNT_MAX, "it goes on without an end"
+        return super().is_set()
+
+
+class StoppingHolders(FakeHolders):
+    """The first request to a bookie comes together with a stop."""
+
+    def __init__(self, metadata: LedgerMetadata, stop: Stop) -> None:
+        super().__init__(metadata)
+        self.stop = stop
+        self.range_count_max = 1
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: Sink,
+        key: object,
+        *,
+        wait_ms: int = 0,
+        needs_own_try: bool = False,
+    ) -> None:
+        self.stop.set()
+        super().send(bookie_id, request, frames, box, key, wait_ms=wait_ms)
+
+
+class World:
+    """Two closed ledgers on a, b and c; a is gone, and b and c hold every second entry."""
+
+    def __init__(self) -> None:
+        self.store = MemoryTree().open_session()
+        initialise(self.store)
+        self.stop = Stop()
+        model = ledger(0, ("a", "b", "c"))
+        self.requests = StoppingHolders(model, self.stop)
+        for held in self.requests.entries.values():
+            for entry_id in range(1, 10, 2):
+                del held[entry_id]
+        ledgers = LedgerStore(self.store)
+        for _ in range(2):
+            ledgers.create(
+                lambda number: msgspec.structs.replace(
+                    model, ledger_id=number, ledger_key=bytes(16)
+                )
+            )
+        self.copier: Any = object()  # nothing is copied
+        self.registered = frozenset("bct")
+        self.tasks = UnderreplicationStore(self.store)
+        self.connection: Any = SimpleNamespace(
+            ledgers=ledgers,
+            tasks=self.tasks,
+            requests=self.requests,
+            registered=lambda: self.registered,
+            placer=SimpleNamespace(replacements=lambda *_a, **_k: {0: "t"}),
+        )
+
+    def leaving(self) -> Decommission:
+        move = BookieMove(
+            self.connection, "a", MoveOptions(), copier=self.copier, is_stopped=self.stop
+        )
+        return Decommission(move, self.connection, "a")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.store.close()
+
+
+def test_a_stop_ends_the_statement_of_losses(world: World) -> None:
+    with pytest.raises(BookieInUseError, match="stopped"):
+        world.leaving().losses()
+    assert not world.tasks.locked()
+    assert world.requests.asked == ["b"]
+
+
+def test_a_stop_ends_the_giving_up_of_losses(world: World) -> None:
+    with pytest.raises(BookieInUseError, match="stopped"):
+        world.leaving().give_up([LedgerLoss(0, ()), LedgerLoss(1, ())])
+    assert not world.tasks.locked()
+    assert world.connection.ledgers.read(0)[0].last_fragment.bookies == ("a", "b", "c")
+
+
+def test_a_stopped_decommission_begins_with_no_ledger(world: World) -> None:
+    world.stop.set()
+    with pytest.raises(BookieInUseError, match="stopped"):
+        world.leaving().losses()
+    assert world.requests.asked == []
+
+
+def test_a_stopped_question_has_no_answer(world: World) -> None:
+    """An answer that names no progress would be asked for again, for ever."""
+    world.stop.set()
+    calls = LedgerCalls(world.requests, 0)
+    with pytest.raises(UnavailableError, match="stopped"):
+        calls.holdings("b", (0, 9), is_stopped=world.stop.is_set)
+    assert world.requests.asked == []
+
+
+def test_a_repair_that_is_stopped_in_a_question_has_no_error_of_it(world: World) -> None:
+    setup = RepairSetup(
+        connection=world.connection,
+        copier=world.copier,
+        targets=PlacementTarget(world.connection.placer),
+        limits=RepairLimits(),
+        is_stopped=world.stop,
+    )
+    aim = RepairAim(ledger_id=0, suspects=frozenset("b"), to_compare=frozenset("b"))
+    world.registered = frozenset("abc")
+    result = LedgerRepairer(aim, setup).run()
+    assert (result.is_stopped, result.error) == (True, None)
