@@ -17,7 +17,7 @@ from typing import Final, assert_never
 from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, InvalidOptionError
 from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.entry_logs.own_logs import SHARED_LOG
@@ -132,7 +132,8 @@ class Replayer:
         Comes after the scan of the logs. If a log is lost, no index may know what it had of ledgers
         that bypass the journal. A ledger that lacks what the journal shows has lost a log, or bytes
         of one: entries that were synced; or, ``was_killed``, all of them, if the journal has the
-        key, which follows the first entry. ``was_killed``: logs were noted as they were made.
+        key, which follows the first entry, or comes with a fence or LAC. ``was_killed``: logs were
+        noted as they were made.
 
         Raises:
             StorageFailedError: it could not be written; ``NoSpaceError`` among them.
@@ -176,8 +177,7 @@ class Replayer:
         return (
             info is not None
             and not level_of(info.ledger_type).is_journaled
-            and (info.last_entry_id, info.explicit_lac) == (NO_ENTRY, NO_ENTRY)
-            and not info.is_fenced
+            and info.is_bare
             and not self._limbo.limbo.is_miss_unknown(ledger_id, info.ledger_type)
         )
 

@@ -227,7 +227,9 @@ class AddRequests:
             else:
                 is_key_new = ledger.admit_lac(key, kind)
             if is_key_new:
-                self._turn.record(slot, self._ledgers.store_key(slot))
+                self._ledgers.store_key(slot)
+                if level_of(kind).is_journaled:  # else a start takes it for the proof of an entry
+                    self._turn.record_key(slot)
                 if self._turn.audit is not None:
                     self._turn.audit.done("create", inbound, slot.ledger_id)
         except ZbkError:

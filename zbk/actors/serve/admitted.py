@@ -12,6 +12,7 @@ from zbk.durability.level import AcknowledgesAfter
 from zbk.durability.synced_run import SyncedRun
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import LedgerType
+from zbk.storage.journal.record import EntriesRecord
 from zbk.transport.inbound import Inbound
 from zbk.wire.messages import AddAnswer
 
@@ -29,3 +30,10 @@ class Admitted(msgspec.Struct, frozen=True):
     recorded_lac: int | None  # that a start would find in it; None: it is not the last entry
     is_recovery: bool
     is_journaled: bool
+
+    @property
+    def record_size(self) -> int:
+        """Bytes of the records that the journal gets once it is stored."""
+        key = self.slot.key_record
+        size = EntriesRecord(self.batch).size if self.is_journaled else 0
+        return size if key is None else size + key.size

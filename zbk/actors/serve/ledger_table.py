@@ -49,6 +49,7 @@ class LedgerSlot:
         "is_recovered",
         "is_stored",
         "journal_no",
+        "key_record",
         "last_entry_id",
         "ledger",
         "ledger_id",
@@ -75,6 +76,7 @@ class LedgerSlot:
         self.is_adding = False  # this turn stores entries of it that no journal has
         self.is_log_unsynced = False  # an entry log has entries of it that nothing else has
         self.journal_no = journal_no  # that its records go to
+        self.key_record: LedgerKeyRecord | None = None  # to journal before anything else of it
         self.ticket = 0  # of that journal, the last one with anything of this ledger in it
 
 
@@ -173,14 +175,14 @@ class LedgerTable:
             except (OutOfDescriptorsError, CorruptRecordError):
                 self._moved[slot.ledger_id] = slot  # storage has a floor: it may rise later
 
-    def store_key(self, slot: LedgerSlot) -> LedgerKeyRecord:
-        """Store a new ledger's key and type; return the record for the journal."""
+    def store_key(self, slot: LedgerSlot) -> None:
+        """Store a new ledger's key and type. ``slot.key_record`` is to be journaled."""
         key, kind = slot.ledger.ledger_key, slot.ledger.ledger_type
         assert key is not None, "the ledger was admitted"
         assert kind is not None, "key and type are known together"
         slot.stored.home.cache.set_ledger_key(slot.ledger_id, key, kind)
         slot.is_stored = True
-        return LedgerKeyRecord(slot.ledger_id, key, kind)
+        slot.key_record = LedgerKeyRecord(slot.ledger_id, key, kind)
 
     def forget(self, ledger_id: int) -> None:
         """Forget a ledger that was deleted, whatever is on its way."""
@@ -207,7 +209,10 @@ class LedgerTable:
             lac=max(info.explicit_lac, _last_lac(stored, info.last_entry_id)),
             last_add_synced=_durable_until(stored, info),
         )
-        return self._keep(self._slot(ledger, stored, info.last_entry_id, is_stored=True))
+        slot = self._slot(ledger, stored, info.last_entry_id, is_stored=True)
+        if info.is_bare and not level_of(info.ledger_type).is_journaled:  # it may still be due
+            slot.key_record = LedgerKeyRecord(ledger_id, info.ledger_key, info.ledger_type)
+        return self._keep(slot)
 
     def _slot(
         self, ledger: BookieLedger, stored: StoredLedger, last_entry_id: int, *, is_stored: bool

@@ -200,7 +200,8 @@ class ReadRequests:
             slot.stored.home.cache.info(request.ledger_id)
             is_key_new, is_fence_new = slot.ledger.fence(request.ledger_key, request.ledger_type)
             if is_key_new:
-                self._turn.record(slot, self._ledgers.store_key(slot))
+                self._ledgers.store_key(slot)
+                self._turn.record_key(slot)
         except ZbkError:
             self._ledgers.drop_if_new(slot)
             raise

@@ -193,16 +193,21 @@ class Turn:
 
     def record(self, slot: LedgerSlot, record: JournalRecord) -> None:
         """Journal a change of a ledger."""
+        self.record_key(slot)
         tickets = self._tickets[slot.journal_no]
         tickets.records.append(record)
         slot.ticket = tickets.filled.number
 
+    def record_key(self, slot: LedgerSlot) -> None:
+        """Journal the key of a ledger, unless that was done."""
+        if slot.key_record is not None:
+            key, slot.key_record = slot.key_record, None
+            self.record(slot, key)
+
     @property
     def waiting_size(self) -> int:
         """Bytes of records that are not written yet: handed to journals, or of this turn."""
-        admitted_size = sum(
-            EntriesRecord(one.batch).size for one in self._admitted if one.is_journaled
-        )
+        admitted_size = sum(one.record_size for one in self._admitted)
         recorded_size = sum(record.size for one in self._tickets for record in one.records)
         handed_size = sum(one.handed_size - one.progress.written_size for one in self._tickets)
         return handed_size + recorded_size + admitted_size
@@ -276,8 +281,7 @@ class Turn:
 
     def _note_stored(self, one: Admitted, base: int) -> None:
         batch, slot = one.batch, one.slot
-        tickets = self._tickets[slot.journal_no]
-        ticket = tickets.filled
+        self.record_key(slot)
         self.answer_add(slot, one.ledger_type, Outbound(one.inbound, one.answer), one.answers_after)
         counts = self.counts.by_type[one.ledger_type]
         counts.batch_count += 1
@@ -289,27 +293,26 @@ class Turn:
             since_us = self._received_us if self._received_us > 0 else monotonic_us()
             self.log_syncs.stored(slot, placed, lac, since_us)
         else:
-            self._journal(one, tickets)
+            self._journal(one)
         if one.inbound.span is not None:
             one.inbound.span.event("admitted")
-            ticket.spans.append(one.inbound.span)
+            self.ticket(slot).spans.append(one.inbound.span)
 
-    def _journal(self, one: Admitted, tickets: JournalTickets) -> None:
-        batch, slot, ticket = one.batch, one.slot, tickets.filled
-        tickets.records.append(EntriesRecord(batch))
+    def _journal(self, one: Admitted) -> None:
+        slot, tickets = one.slot, self._tickets[one.slot.journal_no]
+        ticket = tickets.filled
+        tickets.records.append(EntriesRecord(one.batch))
         if one.recorded_lac is not None:
             slot.ledger.lac_recorded(one.recorded_lac, ticket.number, tickets.synced_number)
             self._watches.recorded(slot)
-        if one.runs:
-            ticket.stored += [Stored(slot, run) for run in one.runs]
+        ticket.stored += [Stored(slot, run) for run in one.runs]
 
     def _refuse_add(self, one: Admitted, failure: NoSpaceError | None) -> None:
         one.slot.is_adding = False
         with suppress(OutOfDescriptorsError):  # the old id stays: adds that follow are looked up
             one.slot.last_entry_id = one.slot.stored.index.last_entry_id
         is_busy = isinstance(failure, OutOfDescriptorsError)
-        error = failure if failure is not None and is_busy else self._space.refusal()
-        self.refuse(one.inbound, error)
+        self.refuse(one.inbound, failure if failure and is_busy else self._space.refusal())
 
     # -------------------------------------------------------------- begin and end
 

@@ -26,3 +26,9 @@ class LedgerInfo(msgspec.Struct, frozen=True):
     explicit_lac: int = NO_ENTRY
     last_add_synced: int = NO_ENTRY  # a floor for the sync cursor; all entries up to it are synced
     last_entry_id: int = NO_ENTRY  # the highest id in the index
+
+    @property
+    def is_bare(self) -> bool:
+        """True if there is only its key: no entry, no LAC, no fence."""
+        is_empty = (self.last_entry_id, self.explicit_lac) == (NO_ENTRY, NO_ENTRY)
+        return is_empty and not self.is_fenced
