@@ -15,7 +15,7 @@ recorded, but nothing is acknowledged and the LAC stays. Then acks and cursors o
 void, and it is released.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import NO_ENTRY
@@ -294,9 +294,11 @@ class WritePath:
         The ``old`` one will not get what it has not answered of its fragment; the new one is owed
         all that is not durable. Its fragment begins with ``first_entry_id``.
         """
-        self._miss(self._window.replaced(slot), {slot: old})
+        confirmed_id = max(self.lac, first_entry_id - 1)  # the end of a batch, or inside one
+        for ids in self._window.replaced(slot):
+            self.missing.add(old, ids.start, min(ids.stop - 1, confirmed_id))
         self._tracker.revoke(slot)
-        self._policy.on_replaced(slot, max(self.lac, first_entry_id - 1))
+        self._policy.on_replaced(slot, confirmed_id)
         # what others let the fragment begin with, this writer does not have any more
         self.missing.add(self._slots.bookie(slot), first_entry_id, self.lac)
 
@@ -367,10 +369,9 @@ class WritePath:
             for slot, part in self._window.sent(slots, first_entry_id)
         ]
 
-    def _miss(self, missed: Iterable[Missed], bookies: Mapping[int, str] | None = None) -> None:
+    def _miss(self, missed: Iterable[Missed]) -> None:
         for slot, ids in missed:
-            bookie_id = bookies[slot] if bookies else self._slots.bookie(slot)
-            self.missing.add(bookie_id, ids.start, ids.stop - 1)
+            self.missing.add(self._slots.bookie(slot), ids.start, ids.stop - 1)
 
     def _confirmed(self, confirmed: range) -> list[Effect]:
         if not confirmed:

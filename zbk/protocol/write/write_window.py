@@ -198,19 +198,19 @@ class WriteWindow:
             self._settle(slot, self.late[first])
         return missed
 
-    def replaced(self, slot: int) -> list[Missed]:
-        """Record that there is another bookie; return the durable batches that the old one missed.
+    def replaced(self, slot: int) -> list[range]:
+        """Record that there is another bookie; return the ids of what the old one did not answer.
 
         The new one is down, and is owed every batch that is not durable.
         """
         self.lost(slot)
-        missed = [(slot, b.entry_ids) for b in self._owed[slot].values() if b.is_durable]
-        for batch in list(self._owed[slot].values()):
+        owed = list(self._owed[slot].values())
+        for batch in owed:
             self._settle(slot, batch)
         self.owe_unsynced(slot)
         for batch in self.unacked:
             self.owe(slot, batch.entry_ids.start)
-        return missed
+        return [batch.entry_ids for batch in owed]
 
     def owe_unsynced(self, slot: int) -> None:
         """Record that a slot that is down lacks every batch that is acked and not durable."""

@@ -17,6 +17,7 @@ from zbk.protocol.write.events import (
     EnsembleChanged,
     Event,
     LacTaken,
+    ReportMissing,
     SendAdd,
     SendLac,
     SendSync,
@@ -133,3 +134,20 @@ def test_a_bookie_that_joined_an_idle_writer_is_told_the_lac() -> None:
     sent = [*writer.do(SlotUp(3, 1)), *writer.wait(3_000)]
 
     assert [one for one in sent if isinstance(one, SendLac)] == [SendLac(3, 99)]
+
+
+def test_what_a_replaced_bookie_lacks_of_a_batch_that_was_cut_is_reported() -> None:
+    """Another client has found entries up to 7 durable, in the middle of a batch."""
+    writer = StripedWriter(Quorum(3, 2, 1), "a", "b", "c")
+    writer.do(Append("first", [b"x"] * 6))
+    writer.silent = {"a", "c"}
+    writer.do(Append("second", [b"y"] * 6))
+    assert writer.core.path.lac == 5
+
+    effects = writer.replace(0, "d", first_entry_id=8)
+
+    assert [one for one in effects if isinstance(one, ReportMissing)] == [
+        ReportMissing({"a": ((6, 7),)})
+    ]
+    assert writer.core.path.missing.by_bookie == {"a": ((6, 7),)}
+    assert writer.core.path.last_acked_id == 5, "its entries from 8 on are not acknowledged"
