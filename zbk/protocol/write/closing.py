@@ -1,6 +1,8 @@
 """How a writer comes to the end that it closes its ledger at.
 
-    FLUSH     everything appended is acknowledged, or has failed; no ensemble change is pending
+    FLUSH     everything appended is acknowledged, or has failed; no ensemble change is pending. If
+              the caller accepts a loss, entries that do not become durable, and so leave no room
+              for what is queued, end the writer once the wait is over (``unsynced_limit``)
     SYNC      what is acknowledged is durable. One sync after the other, as long as the wait lasts:
               bookies that come back take part in the next one
     LINGER    live slots have answered all, and bookies that are being connected have taken what
@@ -102,6 +104,10 @@ class Closing:
     def may_wait(self, now_ms: int) -> bool:
         """Return whether there is time left to wait for bookies that are down."""
         return now_ms < self._wait_until_ms
+
+    def gives_up(self, path: WritePath, now_ms: int) -> bool:
+        """Return whether what waits for room has waited for long enough."""
+        return self._accepts_loss and path.is_held_up and not self.may_wait(now_ms)
 
     def slot_up(self, now_ms: int) -> None:
         """Record that a bookie came: another sync may reach further."""

@@ -5,7 +5,8 @@ when its policy says so (``sync_policy``), and when half of ``unsynced_size_max`
 ``unsynced_batch_count_max`` is reached, or half of what all writers of the client may keep
 (``unsynced_total``). At a limit it sends no more batches (``write_path``). When its own limit is
 reached, and ``quorum_grace_ms`` and one more round of syncs do not help, it ends with
-CannotAdvance.
+CannotAdvance. So it does when its appends wait because of the shared limit, and its own LAC does
+not move: others cannot make its entries durable. A close that accepts a loss shortens the grace.
 """
 
 from typing import Final
@@ -30,8 +31,8 @@ class UnsyncedLimit:
     """Watches the acknowledged batches beyond the LAC."""
 
     __slots__ = (
-        "_demanded_lac", "_grace", "_is_last_sync", "_ledger_id", "_path", "_policy", "_slots",
-        "_sync_at_ms", "_syncs", "is_watched",
+        "_demanded_lac", "_grace", "_is_last_sync", "_ledger_id", "_path", "_policy", "_seen_lac",
+        "_slots", "_sync_at_ms", "_syncs", "is_watched",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,7 @@ class UnsyncedLimit:
         self._grace = Grace(limits.quorum_grace_ms)
         self._sync_at_ms = 0
         self._demanded_lac = NO_ENTRY - 1  # the LAC when this last demanded a sync; lower: never
+        self._seen_lac = NO_ENTRY  # the LAC at the last look
         self._is_last_sync = False  # the grace is over: one more round, and then the end
         self.is_watched = False  # a sync was wanted at the last look
 
@@ -76,19 +78,16 @@ class UnsyncedLimit:
         self._is_last_sync = False
         self._grace.reset()
 
-    def watch(self, now_ms: int) -> None:
-        """Demand a round of syncs if one is due.
+    def watch(self, now_ms: int, *, is_hurried: bool = False) -> None:
+        """Demand a round of syncs if one is due. ``is_hurried``: the grace is over.
 
         Raises:
             CannotAdvanceError: the limit is reached, for too long.
         """
-        is_full = self._path.unsynced_share >= 1
         self.is_watched = self.wants_sync(now_ms)
-        is_stuck = is_full and self._grace.is_over(now_ms)
+        is_stuck = self._is_stuck(now_ms, is_hurried=is_hurried)
         if not is_stuck:
             self._is_last_sync = False
-        if not is_full:
-            self._grace.reset()
         if self._syncs.has_round:
             return
         is_due = now_ms >= self._sync_at_ms or self._path.lac > self._demanded_lac
@@ -104,3 +103,19 @@ class UnsyncedLimit:
                 f"{batches} ({path.unsynced_size} bytes) are not durable: {self._slots.why_down()}"
             )
             raise CannotAdvanceError(self._ledger_id, path.lac, path.last_acked_id, why)
+
+    def _is_stuck(self, now_ms: int, *, is_hurried: bool) -> bool:
+        """Return whether a limit has been reached for too long.
+
+        At the shared limit a writer whose LAC moves makes room, and others may fill it.
+        """
+        path = self._path
+        is_moving, self._seen_lac = path.lac > self._seen_lac, path.lac
+        is_full = path.unsynced_share >= 1
+        if not is_full:
+            is_held_up = path.is_held_up and path.unsynced_pressure >= 1
+            is_full = is_held_up and not is_moving
+        if not is_full:
+            self._grace.reset()
+            return False
+        return self._grace.is_over(now_ms) or is_hurried

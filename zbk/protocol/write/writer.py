@@ -297,7 +297,9 @@ class WriterCore:
                 if self.slots.down:
                     self._keeper.watch_quorum(self._now_ms)
                 if not self._keeper.is_pending:  # else the LAC rests
-                    self._unsynced.watch(self._now_ms)
+                    close, now_ms = self._close, self._now_ms
+                    is_hurried = close is not None and close.gives_up(path, now_ms)
+                    self._unsynced.watch(now_ms, is_hurried=is_hurried)
             except ZbkError as error:
                 self._fail(error)
         self._drive_syncs()

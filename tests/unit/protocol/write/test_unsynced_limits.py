@@ -8,7 +8,7 @@ from zbk.errors import CannotAdvanceError, RequestTimeoutError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.write.core_parts import VolatileTerms
-from zbk.protocol.write.events import SendAdd, SendSync
+from zbk.protocol.write.events import CloseLedger, SendAdd, SendSync
 from zbk.protocol.write.unsynced_total import UnsyncedTotal
 
 ENTRY_SIZE = 100
@@ -164,3 +164,71 @@ def test_a_full_writer_whose_bookies_do_not_sync_ends_after_a_grace_and_a_round(
         wait_without_syncs(cluster, 1, 2)
 
     assert isinstance(cluster.core.error, CannotAdvanceError)
+
+
+def stuck_at_the_shared_limit() -> WriterCluster:
+    """Return a writer with an append that waits; others keep much, and two bookies do not sync."""
+    total = UnsyncedTotal(2_000, part_count=2)
+    total.parts[1].size = 5_000
+    cluster = cluster_up(total)
+    append(cluster, 2)
+    assert cluster.core.path.last_acked_id == 0
+    assert cluster.core.path.waiting
+    return cluster
+
+
+def test_a_writer_that_is_stuck_at_the_shared_limit_says_so() -> None:
+    cluster = stuck_at_the_shared_limit()
+
+    while cluster.now_ms < LIMITS.quorum_grace_ms:
+        assert cluster.core.error is None
+        wait_without_syncs(cluster, 1, 2)
+    for _ in range(20):
+        wait_without_syncs(cluster, 1, 2)
+
+    assert isinstance(cluster.core.error, CannotAdvanceError)
+    assert not cluster.appends, "what waited has its answer"
+
+
+def test_a_writer_whose_lac_moves_at_the_shared_limit_goes_on() -> None:
+    total = UnsyncedTotal(2_000, part_count=2)
+    cluster = cluster_up(total)
+    append(cluster, 4)
+    total.parts[1].size = 5_000
+    append(cluster, 1)
+
+    for entry_id in range(3):  # synced one by one, each in most of the grace
+        for _ in range(8):
+            wait_without_syncs(cluster, 0, 1, 2)
+        for slot, bookie in enumerate(cluster.bookies):
+            bookie.durable.add(entry_id)
+            cluster.core.path.synced(slot, 1, entry_id)
+        assert cluster.core.path.waiting
+
+    assert cluster.core.path.lac == 2
+    assert cluster.now_ms > 2 * LIMITS.quorum_grace_ms
+    assert cluster.core.error is None
+    for _ in range(30):
+        wait_without_syncs(cluster, 0, 1, 2)
+    assert isinstance(cluster.core.error, CannotAdvanceError)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_close_that_accepts_a_loss_ends_where_no_room_is_made(*, is_shared: bool) -> None:
+    if is_shared:
+        cluster = stuck_at_the_shared_limit()
+    else:
+        cluster = cluster_up(unsynced_batch_count_max=1)
+        append(cluster, 2)
+    for slot in (1, 2):
+        cluster.disconnect(slot)
+
+    cluster.close(accepts_loss=True)
+    for _ in range(30):
+        wait_without_syncs(cluster)
+        cluster.serve_metadata()
+
+    assert isinstance(cluster.end, CloseLedger)
+    assert cluster.end.last_entry_id == -1
+    assert not cluster.appends
+    assert cluster.now_ms <= 3 * LIMITS.quorum_grace_ms
