@@ -387,6 +387,8 @@ class Repair:
             start += size
             if self.digest is not None:
                 assert entry == original(entry_id), f"I27: a wrong entry {entry_id} is copied"
+            if disk.get(entry_id) == DAMAGE:
+                del disk[entry_id]  # a bookie replaces what it cannot read
             if disk.setdefault(entry_id, entry) != entry:
                 return DuplicateEntryError(LEDGER_ID, entry_id)
         return None

@@ -327,11 +327,15 @@ class ReplicationWorker:
                         ledger_id=ledger_id,
                         reason=outcome.why,
                     )
-                    self._tasks.note_failure(ledger_id, work.version, outcome.why)
+                    self._tasks.note_failure(ledger_id, work.version, outcome.why, result.mended)
             case OutcomeKind.UNREPAIRABLE:
                 self._put_aside(work, result, outcome.why)
             case OutcomeKind.LEFT:
                 self._queue.postpone(ledger_id)
+                if result.mended:
+                    self._tasks.note_failure(
+                        ledger_id, work.version, "other slots are left for later", result.mended
+                    )
             case OutcomeKind.DROPPED:
                 pass
             case _:

@@ -12,6 +12,7 @@ from tests.support.fake_holders import FakeHolders
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
+from zbk.auditor.ledger_access import LedgerAccess
 from zbk.auditor.repair_reports import WHOLE_REPORT_MS
 from zbk.auditor.task_queue import POLL_S, QUIET_POLL_S
 from zbk.auditor.worker import ReplicationWorker
@@ -25,6 +26,8 @@ from zbk.metadata.records.underreplication import (
     UnderreplicationStore,
 )
 from zbk.protocol.ledger.changes import change_ensemble
+from zbk.protocol.repair.copy_order import CopyOrder
+from zbk.protocol.repair.fragment_copy_events import CopyResult
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply, Sink
 from zbk.wire.messages import Message, Read
@@ -73,6 +76,16 @@ class OnePlace:
 
     def note_failed(self, bookie_ids: list[str]) -> None:
         del bookie_ids
+
+
+class NoPlace(OnePlace):
+    """There is none."""
+
+    def replacements(
+        self, ensemble: tuple[str, ...], slots: list[int], *, exclude: object, needs: object
+    ) -> dict[int, str]:
+        del ensemble, slots, exclude, needs
+        return {}
 
 
 class FakeConnection:
@@ -345,6 +358,39 @@ def test_a_ledger_is_not_put_aside_when_a_bookie_leaves_limbo_just_then(
     with worker_on(connection) as worker:
         worker.start()
         wait_until(lambda: tasks.count == 2, what="another three attempts")
+
+
+def test_damage_that_was_mended_in_place_is_not_mended_again_by_the_next_attempt(
+    connection: FakeConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another slot keeps the task; the mended bookie is only compared from then on."""
+    targets: list[str] = []
+
+    def copy(_access: LedgerAccess, order: CopyOrder) -> CopyResult:
+        targets.append(order.target)
+        return CopyResult(copied_count=order.entry_count)
+
+    monkeypatch.setattr(LedgerAccess, "copy", copy)
+    metadata, _version = connection.ledgers.read(LEDGER_ID)
+    connection.requests = cast("SilentBookies", Holders(metadata))
+    connection.placer = cast("OnePlace", NoPlace())
+    connection.there = frozenset("ac")
+    connection.tasks.report(LEDGER_ID, ["a"], MissingReason.DAMAGED)
+    connection.tasks.report(LEDGER_ID, ["b"], MissingReason.LOST)
+    with worker_on(connection) as worker:
+        worker.start()
+        wait_until(lambda: failure_count_of(connection) > 1, what="the second attempt")
+
+    found = connection.tasks.read(LEDGER_ID)
+    assert found is not None
+    assert targets == ["a"]
+    assert found[0].missing == {"a": (MissingReason.CHECKED,), "b": (MissingReason.LOST,)}
+    assert "need 1 bookies, have 0: to take the place of b" in found[0].failure
+
+
+def failure_count_of(connection: FakeConnection) -> int:
+    found = connection.tasks.read(LEDGER_ID)
+    return 0 if found is None else found[0].failure_count
 
 
 def test_a_bookie_that_is_to_be_compared_is_waited_for_and_then_given_up(

@@ -269,8 +269,10 @@ class UnderreplicationStore(TaskLocks):
             self._remove_empty_parents(UNDERREPLICATED_LEDGERS, path)
         return is_done
 
-    def note_failure(self, ledger_id: int, version: int, why: str) -> int | None:
-        """Count a failed attempt; return the task's new version.
+    def note_failure(
+        self, ledger_id: int, version: int, why: str, mended: Collection[str] = ()
+    ) -> int | None:
+        """Count a failed attempt that ``mended`` some bookies; return the task's new version.
 
         ``None``: there was a report meanwhile, so the next attempt is worthwhile and the failed one
         does not count.
@@ -282,7 +284,7 @@ class UnderreplicationStore(TaskLocks):
         found = self.read(ledger_id)
         if found is None or found[1] != version:
             return None
-        value = encode(found[0].with_failure(why), write_token=uuid4().hex)
+        value = encode(found[0].with_failure(why, mended), write_token=uuid4().hex)
         is_counted = self._swap.put(path, value, [SetValue(path, value, version)])
         return version + 1 if is_counted else None
 

@@ -48,6 +48,7 @@ class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
     spans: tuple[Span, ...]  # ascending, apart
     sources: tuple[int, ...]
     lac: int  # every entry up to it is confirmed
+    is_mend: bool = False  # damaged copies of the target are replaced: it is a source, too
 
     @property
     def is_move(self) -> bool:

@@ -104,7 +104,8 @@ class FragmentCopy:
     def __init__(
         self, order: CopyOrder, digest: DigestFunction | None, limits: CopyLimits | None = None
     ) -> None:
-        assert order.slot not in order.sources or order.is_move, "the target is not its own source"
+        is_own_source = order.slot in order.sources and not order.is_move
+        assert order.is_mend or not is_own_source, "only a bookie to mend is its own source"
         self._order = order
         self._digest = digest
         self._limits = limits or CopyLimits()

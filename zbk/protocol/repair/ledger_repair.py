@@ -6,7 +6,9 @@ due on it. Fragments are repaired in order, their slots in order:
     a closed fragment    its end is known: the ledger is closed, or another fragment follows
       lost, to leave     a target is chosen, the due entries are copied to it and confirmed, then
                          the metadata name it instead, by compare-and-swap: at every moment the
-                         metadata name at least as many replicas as before
+                         metadata name at least as many replicas as before. Without a target,
+                         damaged replicas are mended in place: all due entries are copied to the
+                         bookie itself, which stores those that it cannot read
       lacks entries      the missing entries are copied to the bookie itself. If it is only to be
                          compared, and is away, the repair waits for it: another repair follows when
                          it returns
@@ -55,12 +57,12 @@ from zbk.errors import (
     UnknownLedgerStateError,
     ZbkError,
 )
-from zbk.protocol.entry.spans import Span, overlaps
+from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.coverage import Coverage
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.procedure import Procedure, Steps
-from zbk.protocol.repair.copy_order import CopyOrder, LostEntries, due_count, missing_spans
+from zbk.protocol.repair.copy_order import CopyOrder, LostEntries, missing_spans
 from zbk.protocol.repair.fragment_copy_events import CopyResult
 from zbk.protocol.repair.fragment_cut import cut_starts
 from zbk.protocol.repair.holdings import AskHoldings, Holdings
@@ -143,6 +145,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         if slot is not None:
             yield from self._repair_slot(slot)
             return True
+        self._notes.note_mended()
         fragment = view.open_fragment
         if fragment is not None and (yield from self._look_after_open(fragment)):
             return True
@@ -154,7 +157,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
     def _unrepaired_slots(self) -> Iterator[FragmentSlot]:
         given_up, good = self._notes.given_up, self._notes.good
         for one in self._view.closed_slots():
-            if one not in given_up and (one not in good or self._view.is_bad(one)):
+            if one not in given_up and (one not in good or self._notes.is_bad(one, self._view)):
                 yield one
 
     # ------------------------------------------------------------------ the open fragment
@@ -162,10 +165,11 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
     def _look_after_open(self, fragment: Fragment) -> Steps[RepairEffect, bool]:  # noqa: C901 - one wait or check after the other
         """Wait for the writer of the last fragment, or recover; return whether a slot is bad."""
         view = self._view
-        bad = next(filter(view.is_bad, view.slots([fragment])), None)
+        slots = [one for one in view.slots([fragment]) if self._notes.is_bad(one, view)]
+        bad = next(iter(slots), None)
         if bad is None or bad in self._notes.given_up:
             return False
-        lost = [one for one in view.slots([fragment]) if view.is_lost(one)]
+        lost = list(filter(view.is_lost, slots))
         if not lost:  # a running bookie leaves after the writer is done
             self._notes.skip(bad)
             return True
@@ -182,7 +186,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             self._notes.give_up(bad, uncovered=f"it is not closed, and cannot be without {why}")
         elif view.metadata.digest_type is DigestType.MAC and not self._aim.has_password:
             self._notes.give_up(bad, blocked=WITHOUT_DIGEST)
-        elif (yield from self._choose_target(bad, fragment, self._aim.to_leave)) is not None:
+        elif (yield from self._choose_target(bad, self._aim.to_leave)) is not None:
             recovered = yield from self._change(bad, RecoverLedger(fragment))
             if recovered is not None:
                 if recovered.is_ours:
@@ -218,14 +222,14 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         refused: set[str] = set()
         while True:
             exclude = self._aim.to_leave | refused
-            target = yield from self._choose_target(one, self._view.fragment(one), exclude)
+            target = yield from self._choose_target(one, exclude, self._view.own_target(one))
             if target is None:
                 return
-            if last < first:
-                yield from self._replace(one, target)
+            if target == one.bookie_id:
+                yield from self._mend(one, (first, last))
                 return
             order = self._view.copy_order(one, target, ((first, last),))
-            copied = yield from self._copy(order)
+            copied = CopyResult() if last < first else (yield from self._copy(order))
             if copied.is_whole:
                 yield from self._replace(one, target)
                 return
@@ -236,6 +240,12 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             if len(refused) == self._limits.target_count_max:
                 self._notes.give_up(one, error=copied.target_error)
                 return
+
+    def _mend(self, one: FragmentSlot, span: Span) -> Steps[RepairEffect, None]:
+        """Copy the entries due on a slot to its own bookie, to replace the damaged ones."""
+        if span[0] <= span[1]:
+            yield from self._fill_spans(one, [span])
+        self._notes.add_mended(one, span)
 
     def _fill(self, one: FragmentSlot) -> Steps[RepairEffect, None]:
         """Ask the bookie of a slot what it holds, in parts, and copy the missing entries to it."""
@@ -312,13 +322,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             yield from self._cut_around(one, order, lost)
             return ()
         self._notes.add_lost(lost)
-        spans = tuple(
-            known
-            for span in order.spans
-            for known in overlaps([span], survey.held)
-            if due_count(order.metadata.quorum, order.slot, *known)
-        )
-        if not spans:
+        if not (spans := survey.due_spans()):
             self._notes.give_up(one)
         return spans
 
@@ -342,14 +346,17 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
     # ------------------------------------------------------------------ effects
 
     def _choose_target(
-        self, one: FragmentSlot, fragment: Fragment, exclude: frozenset[str]
+        self, one: FragmentSlot, exclude: frozenset[str], own: str | None = None
     ) -> Steps[RepairEffect, str | None]:
-        """Return a bookie for a slot; ``None``: there is none, and the slot is given up."""
+        """Return a bookie for a slot, or else ``own``; ``None``: the slot is given up."""
+        fragment = self._view.fragment(one)
         wanted = ChooseTarget(fragment.bookies, one.slot, exclude, self._view.needs)
         chosen: TargetChosen = yield wanted
         if chosen.is_skipped:
             self._notes.skip(one)
             return None
+        if chosen.bookie_id is None and own is not None:
+            return own
         if chosen.bookie_id is None:
             what = f"to take the place of {one.bookie_id} in ledger {self._aim.ledger_id}"
             self._notes.give_up(one, error=NotEnoughBookiesError(1, 0, what))

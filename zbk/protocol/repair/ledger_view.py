@@ -68,6 +68,11 @@ class LedgerView(msgspec.Struct, frozen=True):
         """Return whether a slot needs another bookie: its own is lost, or is to leave."""
         return self.is_lost(one) or one.bookie_id in self.aim.to_leave
 
+    def own_target(self, one: FragmentSlot) -> str | None:
+        """Return the bookie in a slot if it can stay with its damaged replicas replaced."""
+        is_mendable = one.bookie_id in self.registered and one.bookie_id in self.aim.to_mend
+        return one.bookie_id if is_mendable else None
+
     def is_lost(self, one: FragmentSlot) -> bool:
         """Return whether the bookie in a slot is away, and the repair does not wait for it."""
         return one.bookie_id not in self.registered and self._is_suspect(one.bookie_id)
@@ -115,5 +120,6 @@ class LedgerView(msgspec.Struct, frozen=True):
             target=target,
             spans=spans,
             sources=self.sources(one),
+            is_mend=target == one.bookie_id and target in self.aim.to_leave,
             lac=self.span(one)[1],  # all entries up to the end of a fragment are confirmed
         )

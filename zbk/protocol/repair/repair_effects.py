@@ -31,11 +31,15 @@ class RepairAim(msgspec.Struct, frozen=True, kw_only=True):
 
     ``to_compare`` are bookies that may lack entries, but do not count as lost while they are away:
     the repair waits for them. ``None``: every bookie of the ledger.
+
+    ``to_mend``, a part of ``to_leave``, are bookies that leave only because replicas are damaged:
+    if no other bookie can take a slot, the replicas are replaced in place, and the bookie stays.
     """
 
     ledger_id: int
     suspects: frozenset[str] | None = None
     to_leave: frozenset[str] = frozenset()
+    to_mend: frozenset[str] = frozenset()
     to_compare: frozenset[str] | None = frozenset()
     has_password: bool = False
 
@@ -65,6 +69,7 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     away: frozenset[str] = frozenset()  # bookies of the ledger that were not registered
     in_limbo: frozenset[str] = frozenset()  # those that were, and may have lost the lost entries
     awaited: frozenset[str] = frozenset()  # bookies to be compared that were not registered
+    mended: frozenset[str] = frozenset()  # bookies whose damaged replicas were replaced in place
     uncovered: str = ""  # why the remaining bookies cannot close the ledger
     blocked: str = ""
     error: ZbkError | None = None

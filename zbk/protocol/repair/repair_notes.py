@@ -5,9 +5,10 @@ from typing import Any, Final
 import msgspec
 
 from zbk.errors import ZbkError
+from zbk.protocol.entry.spans import Span
 from zbk.protocol.repair.copy_order import LostEntries
 from zbk.protocol.repair.fragment_copy_events import CopyResult
-from zbk.protocol.repair.ledger_view import FragmentSlot
+from zbk.protocol.repair.ledger_view import FragmentSlot, LedgerView
 from zbk.protocol.repair.repair_effects import RepairResult
 
 NO_KEY: Final = (
@@ -27,6 +28,7 @@ class RepairNotes:
         self.result = RepairResult()  # so far
         self.good: set[FragmentSlot] = set()  # held all due entries when they were asked
         self.given_up: set[FragmentSlot] = set()
+        self.mended: set[str] = set()  # bookies with damaged slots that were mended in place
         self.away: frozenset[str] = frozenset()  # bookies of the ledger, at the last look
 
     def give_up(
@@ -81,6 +83,31 @@ class RepairNotes:
         """Count a bookie that was replaced; its slot is good."""
         self.good.add(one)
         self.update(replaced_count=self.result.replaced_count + is_ours)
+
+    def add_mended(self, one: FragmentSlot, span: Span) -> None:
+        """Record that a slot with a span was mended in place, unless it was given up.
+
+        It is good then, though its bookie was to leave. With lost entries it stays damaged.
+        """
+        first, last = span
+        lost = self.result.lost
+        if any(gone.first_entry_id <= last and first <= gone.last_entry_id for gone in lost):
+            self.given_up.add(one)
+        if one not in self.given_up:
+            self.good.add(one)
+            self.mended.add(one.bookie_id)
+
+    def note_mended(self) -> None:
+        """Record which bookies have no damaged slots any more."""
+        left = {one.bookie_id for one in self.given_up}
+        self.update(mended=frozenset(self.mended - left))
+
+    def is_bad(self, one: FragmentSlot, view: LedgerView) -> bool:
+        """Return whether a slot needs another bookie, after what was mended.
+
+        The last fragment of a bookie that was mended stays, too: only closed ones are checked.
+        """
+        return view.is_lost(one) or (view.is_bad(one) and one.bookie_id not in self.mended)
 
     def update(self, **fields: Any) -> None:  # noqa: ANN401 - as the fields of a result
         """Change fields of the result."""

@@ -49,17 +49,22 @@ class Outcome(msgspec.Struct, frozen=True):
 def aim_of(task: UnderreplicatedLedger) -> RepairAim:
     """Return the aim of the repair of a task.
 
-    Bookies with damaged or badly placed replicas leave. Bookies that are only reported to lack
-    entries are compared, and do not count as lost while they are away. If a writer died, any bookie
-    of the ledger may lack entries.
+    Bookies with damaged or badly placed replicas leave; if no other bookie can take the place,
+    those with damage only are mended. Bookies that are only reported to lack entries are compared,
+    and do not count as lost while they are away. If a writer died, any bookie of the ledger may
+    lack entries.
     """
     named = task.missing.items()
     compared = frozenset(one for one, reasons in named if not set(_COMPARED).isdisjoint(reasons))
+    to_leave = frozenset(one for one, reasons in named if not set(_TO_LEAVE).isdisjoint(reasons))
     is_unchecked = any(MissingReason.UNCHECKED in reasons for _one, reasons in named)
     return RepairAim(
         ledger_id=task.ledger_id,
         suspects=frozenset(one for one, reasons in named if not set(_COMPARED).issuperset(reasons)),
-        to_leave=frozenset(one for one, reasons in named if not set(_TO_LEAVE).isdisjoint(reasons)),
+        to_leave=to_leave,
+        to_mend=frozenset(
+            one for one in to_leave if MissingReason.PLACEMENT not in task.missing[one]
+        ),
         to_compare=None if is_unchecked else compared,
     )
 

@@ -53,6 +53,16 @@ class SourceSurvey(msgspec.Struct):
             for first, last in missing_spans(quorum, order.slot, span, self.held)
         )
 
+    def due_spans(self) -> tuple[Span, ...]:
+        """Return the ordered spans that a source holds."""
+        order, quorum = self.order, self.order.metadata.quorum
+        return tuple(
+            known
+            for span in order.spans
+            for known in overlaps([span], self.held)
+            if due_count(quorum, order.slot, *known)
+        )
+
 
 def survey_sources(order: CopyOrder) -> Steps[AskHoldings, SourceSurvey]:
     """Ask every source of a copy what it holds, in as many parts as needed; return the survey."""

@@ -12,7 +12,7 @@ version 1, so that older workers can do them; these ignore the ranges.
 Source: BookKeeper's ``UnderreplicatedLedgerFormat`` and ``ZkLedgerUnderreplicationManager``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
 from typing import Final, Self
@@ -144,9 +144,23 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
             ledger_version=msgspec.UNSET,
         )
 
-    def with_failure(self, why: str) -> Self:
-        """Return the task after one more failed attempt."""
-        return msgspec.structs.replace(self, failure_count=self.failure_count + 1, failure=why)
+    def with_failure(self, why: str, mended: Collection[str] = ()) -> Self:
+        """Return the task after one more failed attempt, which mended the damage of some bookies.
+
+        These are only compared from then on: a copy of all of their replicas is not repeated.
+        """
+        after = {MissingReason.DAMAGED: MissingReason.CHECKED}
+        missing = {
+            one: tuple(
+                sorted({after.get(reason, reason) for reason in reasons})
+                if one in mended
+                else reasons
+            )
+            for one, reasons in self.missing.items()
+        }
+        return msgspec.structs.replace(
+            self, missing=missing, failure_count=self.failure_count + 1, failure=why
+        )
 
     def with_unrepairable(
         self, why: str, now_ms: int, ledger_version: int | msgspec.UnsetType = msgspec.UNSET

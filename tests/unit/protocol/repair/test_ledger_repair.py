@@ -111,6 +111,14 @@ class RepairScript:
             self.aim, suspects=frozenset(bookies), to_leave=frozenset(bookies)
         )
 
+    def do_damaged(self, *bookies: str) -> None:
+        """Report that these bookies have damaged replicas, and besides nothing."""
+        names = frozenset(bookies)
+        suspects = names.union(self.aim.suspects or ())
+        self.aim = msgspec.structs.replace(
+            self.aim, suspects=suspects, to_leave=names, to_mend=names
+        )
+
     # -------------------------------------------------------------- answers
 
     def do_start(self) -> str:
@@ -288,6 +296,7 @@ def _result(result: RepairResult) -> str:
         f"{result.replaced_count} replaced",
         f"{result.copied_count} copied",
     ]
+    parts += [f"mended: {','.join(sorted(result.mended))}"] if result.mended else []
     parts += ["recovered"] if result.is_recovered else []
     parts += [f"{result.skipped_count} skipped"] if result.skipped_count else []
     parts += ["stopped"] if result.is_stopped else []

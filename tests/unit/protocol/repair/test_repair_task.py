@@ -33,6 +33,29 @@ def test_what_a_report_says_decides_who_may_be_given_up() -> None:
     assert unchecked.suspects == frozenset({"lost", "bad"})
 
 
+def test_bookies_with_damage_and_no_bad_place_may_be_mended_where_they_are() -> None:
+    task = UnderreplicatedLedger.reported(7, ["bad", "near"], MissingReason.DAMAGED, 1)
+    task = task.merged(["bad"], MissingReason.CHECKED, 2)
+    task = task.merged(["near", "far"], MissingReason.PLACEMENT, 3)
+
+    aim = aim_of(task)
+
+    assert aim.to_leave == frozenset({"bad", "near", "far"})
+    assert aim.to_mend == frozenset({"bad"})
+
+
+def test_a_bookie_that_was_mended_is_only_compared_from_then_on() -> None:
+    task = UnderreplicatedLedger.reported(7, ["a", "b"], MissingReason.DAMAGED, 1)
+    task = task.merged(["a"], MissingReason.NOT_WRITTEN, 2).with_failure("c is away", ["a"])
+
+    aim = aim_of(task)
+
+    assert aim.to_leave == aim.to_mend == frozenset({"b"})
+    assert aim.suspects == frozenset({"b"})
+    assert aim.to_compare == frozenset({"a"})
+    assert task.failure_count == 1
+
+
 @pytest.mark.parametrize(
     ("result", "outcome"),
     [

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.support.recovery_world import LEDGER_ID
-from tests.support.replica_world import Repair, World
+from tests.support.replica_world import DAMAGE, Repair, World
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.repair.repair_effects import RepairAim, WaitUntil
 
@@ -169,6 +169,26 @@ class ReplicationMachine(RuleBasedStateMachine):
 
 TestReplication = ReplicationMachine.TestCase
 TestReplication.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+@pytest.mark.parametrize("quorum", [one for one in QUORUMS if one.write_size > 1], ids=str)
+def test_damage_is_mended_in_place_where_every_bookie_is_in_the_ensemble(quorum: Quorum) -> None:
+    world = World(quorum, spare_count=0)
+    world.append(9)
+    world.close()
+    bookie_id = min(world.disks)
+    for entry_id in list(world.disks[bookie_id])[::2]:
+        world.disks[bookie_id][entry_id] = DAMAGE
+    bad = frozenset({bookie_id})
+    aim = RepairAim(ledger_id=LEDGER_ID, suspects=bad, to_leave=bad, to_mend=bad)
+
+    result = Repair(world, aim).run()
+
+    assert world.metadata is not None
+    assert result.is_whole
+    assert result.mended == bad
+    counts = {world.good_count(world.metadata, entry_id) for entry_id in range(9)}
+    assert counts == {quorum.write_size}
 
 
 def walk(seed: int) -> ReplicationMachine:
