@@ -55,6 +55,7 @@ from zbk.protocol.repair.audit_events import (
     ReadLedgers,
     RecallChecks,
     RememberCheck,
+    RetryFailed,
     RetryUnrepairable,
     SettingsChanged,
     Switched,
@@ -263,7 +264,11 @@ class AuditorThread:
         if left_ms is not None and left_ms > 0 and ends_ms != written_ends_ms:
             self._status.log_delay(pending, left_ms)
         record = self._status.record(lost, pending, left_ms, wall_ms())
-        self._do("look", lambda: self._notes_safely(lambda: self._notes.tell(record)))
+
+        def tell() -> None:
+            self._notes_safely(lambda: self._notes.tell(record))
+
+        self._do("look", tell)
 
     # ------------------------------------------------------------------ notes
 
@@ -275,20 +280,27 @@ class AuditorThread:
                 return ChecksRecalled(term, self._ages_ms())
             case RememberCheck(kind):
                 self._notes_safely(lambda: self._notes.note_check(kind, wall_ms()))
-            case RetryUnrepairable():
-                self._notes_safely(self._retry_unrepairable)
+            case RetryUnrepairable(term=term):
+                return self._retry_unrepairable(term)
             case _:
                 assert_never(effect)
         return None
 
-    def _retry_unrepairable(self) -> None:
-        count = self._connection.tasks.retry_unrepairable()
+    def _retry_unrepairable(self, term: int) -> Event | None:
+        count = 0
+
+        def retry() -> None:
+            nonlocal count
+            count = self._connection.tasks.retry_unrepairable()
+
+        is_done = self._notes_safely(retry)
         if count:
             LOG.info(
                 "audit.unrepairable_retried",
                 "%(ledger_count)d ledgers that could not be repaired are tried again",
                 ledger_count=count,
             )
+        return None if is_done else RetryFailed(term)
 
     def _ages_ms(self) -> Mapping[CheckKind, int]:
         """Return how long ago checks ended. One that cannot be read counts as never ended."""
@@ -304,16 +316,21 @@ class AuditorThread:
             known[name]: max(0, now_ms - at_ms) for name, at_ms in found.items() if name in known
         }
 
-    def _notes_safely(self, note: Callable[[], None]) -> None:
-        """Read or write a note. A lost one costs one more check, or a line of the status."""
+    def _notes_safely(self, note: Callable[[], None]) -> bool:
+        """Read or write a note; return whether the metadata store was there.
+
+        A lost note costs one more check, or a line of the status.
+        """
         try:
             note()
         except MetadataUnavailableError as error:
             LOG.debug("audit.note_lost", "a note of the auditor is lost: %(error)s", error=error)
+            return False
         except ClientClosedError:
             raise
         except ZbkError as error:
             LOG.warning("audit.note_lost", "a note of the auditor is lost: %(error)s", error=error)
+        return True
 
 
 def settings_of(config: AutorecoveryConfig, retry_ms: int) -> AuditSettings:

@@ -15,6 +15,7 @@ from tests.support.waiting import wait_until
 from zbk.auditor.auditor import AuditorThread
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.config import AutorecoveryConfig
+from zbk.errors import MetadataUnavailableError
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
 from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.election import AuditorElection
@@ -300,3 +301,22 @@ def test_no_repair_storm_when_all_sessions_end_and_come_back(cluster: Cluster) -
     assert cluster.reported() == {}
     cluster.store.delete(f"{AVAILABLE}/b")
     wait_until(lambda: bool(cluster.reported()), what="a loss that is one")
+
+
+def test_a_retry_that_met_no_store_is_made_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bookie that returned in an outage would wait for the next bookie that returns."""
+    outcomes = [MetadataUnavailableError("store", "it is away")]
+    is_retried = threading.Event()
+
+    def retry(_tasks: UnderreplicationStore) -> int:
+        if outcomes:
+            raise outcomes.pop()
+        is_retried.set()
+        return 0
+
+    monkeypatch.setattr(UnderreplicationStore, "retry_unrepairable", retry)
+    cluster.start("first")
+
+    assert is_retried.wait(30)

@@ -36,11 +36,13 @@ import msgspec
 
 from zbk.errors import (
     BadVersionError,
+    DamageError,
     MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    UnsupportedVersionError,
 )
 from zbk.metadata.paths import (
     TASK_COUNTER,
@@ -57,13 +59,12 @@ from zbk.metadata.records.task_locks import TaskLocks
 from zbk.metadata.stores.store import Create, Delete, Operation, SetValue, Watch
 from zbk.metadata.values import decode, encode
 from zbk.protocol.entry.spans import Span
-from zbk.protocol.repair.underreplicated import (
-    NO_RANGES,
-    MissingReason,
-    UnderreplicatedLedger,
-)
+from zbk.protocol.repair.underreplicated import NO_RANGES, MissingReason, UnderreplicatedLedger
+from zbk.system.event_log import EventLog
 
 __all__ = ["MissingReason", "UnderreplicatedLedger", "UnderreplicationStore"]
+
+LOG = EventLog("zbk.metadata")
 
 
 class UnderreplicationStore(TaskLocks):
@@ -291,18 +292,36 @@ class UnderreplicationStore(TaskLocks):
     def retry_unrepairable(self, ledger_ids: Iterable[int] | None = None) -> int:
         """Make unrepairable ledgers tasks again, these or all; return their number.
 
+        A ledger whose task cannot be read stays unrepairable, and keeps no other one back.
+
         Raises:
             MetadataUnavailableError: some of them may still be unrepairable.
             MetadataConflictError: as before, since other clients changed a task all the time.
         """
         count = 0
-        for ledger_id in self.list_unrepairable() if ledger_ids is None else ledger_ids:
-            path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
-            count += self._swap.until_done(path, partial(self._try_retry, ledger_id))
-            self._remove_empty_parents(UNREPAIRABLE_LEDGERS, path)
-        if count:
-            self.announce()
+        try:
+            for ledger_id in self.list_unrepairable() if ledger_ids is None else ledger_ids:
+                count += self._retry(ledger_id)
+        finally:  # an error keeps no task from the workers
+            if count:
+                self.announce()
         return count
+
+    def _retry(self, ledger_id: int) -> bool:
+        """Make an unrepairable ledger a task again; return whether it is one now."""
+        path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
+        try:
+            is_task = self._swap.until_done(path, partial(self._try_retry, ledger_id))
+        except (DamageError, UnsupportedVersionError) as error:
+            LOG.error(
+                "repair.task_unreadable",
+                "ledger %(ledger_id)d stays unrepairable, its task cannot be read: %(error)s",
+                ledger_id=ledger_id,
+                error=error,
+            )
+            return False
+        self._remove_empty_parents(UNREPAIRABLE_LEDGERS, path)
+        return is_task
 
     def _try_retry(self, ledger_id: int) -> bool | None:
         """Return whether the ledger was unrepairable; ``None`` if another client was faster."""

@@ -53,6 +53,7 @@ from zbk.protocol.repair.audit_events import (
     RecallChecks,
     RememberCheck,
     Report,
+    RetryFailed,
     RetryUnrepairable,
     SettingsChanged,
     Switched,
@@ -85,6 +86,7 @@ class Auditor:
         self._scan: Job | None = None
         self._check_job: Job | None = None
         self._due_ms: dict[CheckKind, int] = {}
+        self._retry_at_ms: int | None = None  # unrepairable ledgers, after a retry that failed
         self._wake_ms: int | None = None
 
     @property
@@ -133,6 +135,9 @@ class Auditor:
                 effects += self._see(look, bookies, now_ms)
             case ChecksRecalled(term, ages_ms):
                 effects += self._plan_checks(term, dict(ages_ms), now_ms)
+            case RetryFailed(term):
+                if term == self._term:
+                    self._retry_at_ms = now_ms + self._settings.retry_ms
             case JobAnswered():
                 effects += self._on_answer(event, now_ms)
             case TimePassed():
@@ -156,6 +161,7 @@ class Auditor:
         self._term = term
         self._drop_jobs(now_ms)
         self._due_ms = {}
+        self._retry_at_ms = None
         return [
             self._bookies.begin_term(now_ms),
             RecallChecks(term),
@@ -193,6 +199,9 @@ class Auditor:
         if self._term is None or not self._is_enabled:
             return []
         effects: list[Effect] = []
+        if self._retry_at_ms is not None and now_ms >= self._retry_at_ms:
+            self._retry_at_ms = None
+            effects.append(RetryUnrepairable((), self._term))
         for job in (self._scan, self._check_job):
             if job is not None and job.stage is Stage.WAITING and now_ms >= job.retry_ms:
                 effects += self._look_at_ledgers(job)
@@ -362,8 +371,7 @@ class Auditor:
         if self._look is None:
             times.append(self._look_at_ms)
         at_ms = self._bookies.next_ms(now_ms, self._delay())
-        if at_ms is not None:
-            times.append(at_ms)
+        times += [one for one in (at_ms, self._retry_at_ms) if one is not None]
         return min((time for time in times if time > now_ms), default=None)
 
     def _check(self) -> None:

@@ -155,6 +155,12 @@ class LedgersChecked(msgspec.Struct, frozen=True, kw_only=True):
     unreadable_count: int = 0
 
 
+class RetryFailed(msgspec.Struct, frozen=True):
+    """Unrepairable ledgers could not all be handed out."""
+
+    term: int
+
+
 class JobAnswered(msgspec.Struct, frozen=True):
     """The answer to an effect of a job.
 
@@ -176,6 +182,7 @@ Event: TypeAlias = (
     | BookiesSeen
     | TimePassed
     | ChecksRecalled
+    | RetryFailed
     | JobAnswered
 )
 
@@ -234,9 +241,10 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class RetryUnrepairable(msgspec.Struct, frozen=True):
-    """Hand out the tasks that were unrepairable without these bookies, which returned. No answer.
+    """Hand out the tasks that were unrepairable without these bookies, which returned.
 
-    With no bookies: some may have returned between two terms.
+    With no bookies: some may have returned between two terms, or before a retry that failed.
+    Answer: RetryFailed, or none.
     """
 
     returned: tuple[str, ...]

@@ -1,8 +1,9 @@
 """Tasks of ledgers that are not whole, on a store in memory that fails on cue."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import msgspec
 import pytest
 
 from tests.support.audit_ledgers import ledger
@@ -13,6 +14,7 @@ from zbk.errors import (
     MetadataUnavailableError,
     NoNodeError,
 )
+from zbk.metadata.paths import TASK_COUNTER
 from zbk.metadata.records.autorecovery_switches import LOST_BOOKIE_DELAY_MAX_MS
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
@@ -187,6 +189,55 @@ def test_a_retry_moves_a_ledger_whose_folder_vanishes_meanwhile(
     assert not failures
     assert list(cluster.tasks.list()) == [7]
     assert list(cluster.tasks.list_unrepairable()) == []
+
+
+def put_aside(cluster: Cluster, *ledger_ids: int) -> None:
+    for ledger_id in ledger_ids:
+        cluster.tasks.report(ledger_id, ["b1"], LOST)
+        assert cluster.tasks.lock(ledger_id, "w1")
+        assert cluster.tasks.mark_unrepairable(ledger_id, 0, "why")
+
+
+def of_newer_zbk(value: bytes) -> bytes:
+    fields = msgspec.msgpack.decode(value)
+    return msgspec.msgpack.encode(fields | {"format_version": 99})
+
+
+@pytest.mark.parametrize("spoil", [of_newer_zbk, lambda value: value[:-3]])
+def test_a_task_that_cannot_be_read_keeps_no_later_ledger_put_aside(
+    cluster: Cluster, spoil: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    put_aside(cluster, 3, 5, 9, 12)
+    path = "/underreplication/unrepairable/00/0000/L0005"
+    node = cluster.store.get(path)
+    cluster.store.set(path, spoil(node.value), node.version)
+
+    cluster.tasks.trigger()
+
+    assert list(cluster.tasks.list()) == [3, 9, 12]
+    assert list(cluster.tasks.list_unrepairable()) == [5]
+    assert [getattr(one, "event", "") for one in caplog.records] == ["repair.task_unreadable"]
+
+
+def test_what_a_retry_hands_out_before_it_fails_is_announced(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_aside(cluster, 3, 5)
+    multi = cluster.store.multi
+
+    def carry_out(operations: Sequence[Operation]) -> None:
+        if any("0005" in one.path for one in operations):
+            raise MetadataUnavailableError("store", "it is away")
+        multi(operations)
+
+    monkeypatch.setattr(cluster.store, "multi", carry_out)
+    before = cluster.store.get(TASK_COUNTER).version
+
+    with pytest.raises(MetadataUnavailableError):
+        cluster.tasks.retry_unrepairable()
+
+    assert list(cluster.tasks.list()) == [3]
+    assert cluster.store.get(TASK_COUNTER).version > before
 
 
 def test_a_twin_is_overwritten_by_the_next_marking(cluster: Cluster) -> None:

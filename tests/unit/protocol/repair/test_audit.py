@@ -33,6 +33,7 @@ from zbk.protocol.repair.audit_events import (
     RecallChecks,
     RememberCheck,
     Report,
+    RetryFailed,
     RetryUnrepairable,
     SettingsChanged,
     Switched,
@@ -158,6 +159,10 @@ class AuditScript:
         ages = {one: int(ms) for one, ms in (word.split("=") for word in words)}
         term = ages.pop("term", 1)
         return self._say(ChecksRecalled(term, {CheckKind(k): ms for k, ms in ages.items()}))
+
+    def do_retry_fails(self, term: str) -> list[Effect]:
+        """Answer that unrepairable ledgers could not be handed out."""
+        return self._say(RetryFailed(int(term)))
 
     def do_read(self, *words: str) -> list[Effect]:
         """Answer with ledgers: ``7=a,b``; ``more`` at the end: these are not the last."""
