@@ -169,12 +169,16 @@ class Log(WritingHandle):
             CannotAdvanceError: too few bookies hold the appended entries.
         """
         timeout_s = self._timeout_s(timeout)
-        writer, before = self._gate.writer, self._gate.last_position
-        try:
-            last = writer.sync(timeout=timeout_s)
-        except (LedgerFencedError, LedgerClosedError) as error:
-            raise self._lose(writer.ledger_id, error) from error
-        return before if last == NO_ENTRY else LogPosition(writer.ledger_id, last)
+        deadline_s = monotonic_s() + timeout_s
+        while True:
+            writer, before = self._gate.writer, self._gate.last_position
+            try:
+                last = writer.sync(timeout=max(0.0, deadline_s - monotonic_s()))
+            except (LedgerFencedError, LedgerClosedError) as error:
+                if self._gate.writer is writer:  # no roll has closed it meanwhile
+                    raise self._lose(writer.ledger_id, error) from error
+            else:
+                return before if last == NO_ENTRY else LogPosition(writer.ledger_id, last)
 
     # ------------------------------------------------------------------ ledgers
 

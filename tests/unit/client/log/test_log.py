@@ -100,6 +100,25 @@ def test_a_roll_puts_the_new_ledger_into_the_list_before_anything_goes_to_it(
     assert log.ledger_id == 1
 
 
+def test_a_sync_beside_a_roll_does_not_lose_the_log(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The roll has closed, and so synced, the ledger that the sync began with."""
+    log = cluster.log()
+    last = log.append(b"a")
+    sync = cluster.ledgers.sync
+
+    def roll_first(ledger_id: int) -> None:
+        monkeypatch.setattr(cluster.ledgers, "sync", sync)
+        log.roll()
+        sync(ledger_id)
+
+    monkeypatch.setattr(cluster.ledgers, "sync", roll_first)
+
+    assert log.sync() == last
+    assert log.append(b"b") == LogPosition(1, 0)
+
+
 def test_nothing_goes_to_the_new_ledger_before_the_old_one_has_answered(cluster: Cluster) -> None:
     log = cluster.log()
     cluster.ledgers.hold()
