@@ -120,6 +120,19 @@ class LogDriver:
         """
         self._run(self._owner.roll())
 
+    @property
+    def has_unclosed(self) -> bool:
+        """True while the ledger before the current one may be open."""
+        return self._owner.unclosed_id is not None
+
+    def close_older(self) -> None:
+        """Close the ledger before the current one, if it is open.
+
+        Raises:
+            ZbkError: it may be open still, or the log is lost.
+        """
+        self._run(self._owner.close_older())
+
     def close(self) -> None:
         """Close the ledgers that this owner writes.
 

@@ -75,6 +75,7 @@ class Log(WritingHandle):
         self._roll_lock = threading.Lock()
         self._is_rolling = False
         self._roll_from_ms = 0
+        self._close_from_ms = 0  # the ledger before the current one; 0: no close has failed
         self._is_closed = False
         try:
             self._driver.take_over()
@@ -192,6 +193,8 @@ class Log(WritingHandle):
         self._check_open()
         if self._gate.entry_count:
             self._driver.roll()
+            is_left = self._driver.has_unclosed
+            self._close_from_ms = monotonic_ms() + ROLL_RETRY_MS if is_left else 0
 
     def truncate(self, position: LogPosition) -> int:
         """Delete the ledgers that lie entirely before ``position``; return their number.
@@ -283,6 +286,8 @@ class Log(WritingHandle):
     def _roll_if_due(self) -> None:
         setup, gate = self._setup, self._gate
         is_due = gate.size >= setup.roll_size or 0 < setup.roll_ms <= gate.age_ms
+        if self._driver.has_unclosed:  # readers stop at its end
+            is_due |= 0 < self._close_from_ms <= monotonic_ms()
         if is_due and monotonic_ms() >= self._roll_from_ms and self._begin_roll():
             name = f"zbk-roll-{self.name}"
             threading.Thread(target=self._roll, name=name, daemon=True).start()
@@ -297,7 +302,10 @@ class Log(WritingHandle):
 
     def _roll(self) -> None:
         try:
-            self.roll()
+            if self._driver.has_unclosed:
+                self._driver.close_older()
+            else:
+                self.roll()
         except ZbkError as error:
             self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
             if not self._is_closed:

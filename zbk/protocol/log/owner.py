@@ -31,6 +31,7 @@ candidate of the next roll. A close that fails for another reason may be tried a
 Source: "The BookKeeper protocol", section Ledgers to logs; Vanlightly's ``LedgerChaining.tla``.
 """
 
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -102,13 +103,14 @@ class LogOwner:
         self._missing: tuple[int, int] | None = None  # version, and a listed ledger that is gone
         self._candidate: int | None = None
         self._next: int | None = None  # the ledger that a switch under way leads to
-        self._unclosed: int | None = None  # the ledger before the current one, if it may be open
         self._attempt_count = 0
         self.phase = Phase.IDLE
         self.log: LogMetadata | None = None
         """The list that was last read or written."""
         self.current_ledger_id: int | None = None
         """The ledger that takes appends; ``None`` before the take-over."""
+        self.unclosed_id: int | None = None
+        """The ledger before the current one, if it may be open."""
         self.end_error: ZbkError | None = None
         """Why the owner is over; ``None`` if it is not, or was closed."""
 
@@ -149,13 +151,20 @@ class LogOwner:
         Raises:
             ZbkError: the roll failed. Unless the owner is over, it continues in the current ledger.
         """
+        yield from self._while_owning(self._roll())
+
+    def close_older(self) -> Steps[Effect, None]:
+        """Close the ledger that a roll has left open: readers stop at its end. As ``roll``."""
+        yield from self._while_owning(self._settle_older())
+
+    def _while_owning(self, steps: Steps[Effect, None]) -> Steps[Effect, None]:
         if self.phase in {Phase.OVER, Phase.UNCLOSED}:
             return
         assert self.phase is Phase.OWNING, "one procedure at a time"
         self.phase = Phase.ROLLING
         self._attempt_count = 0
         try:
-            yield from self._roll()
+            yield from steps
         except _Stopped:
             raise self._reason_of_end() from None
         finally:
@@ -167,8 +176,8 @@ class LogOwner:
         """Close the open ledgers of this owner, and end it.
 
         Raises:
-            ZbkError: the current ledger could not be closed. The close may be repeated, unless the
-                owner is over.
+            ZbkError: a ledger could not be closed. The close may be repeated, unless the owner is
+                over.
         """
         if self.phase is Phase.OVER:
             return
@@ -176,7 +185,7 @@ class LogOwner:
         assert self.current_ledger_id is not None, "an owner has a ledger"
         self.phase = Phase.CLOSING
         try:
-            yield from self._close_older()
+            yield from self._settle_older()
             yield from self._ask(CloseLedger(self.current_ledger_id))
             self.phase = Phase.OVER
         except (LedgerFencedError, LedgerClosedError) as error:
@@ -219,25 +228,30 @@ class LogOwner:
     # ------------------------------------------------------------------ steps of a roll
 
     def _roll(self) -> Steps[Effect, None]:
-        yield from self._close_older()
-        if self._unclosed is not None:
-            # another client recovers it, or the outcome is unknown: recovery settles both
-            yield from self._ask(RecoverLedger(self._unclosed))
-            self._unclosed = None
+        yield from self._settle_older()
         if not (yield from self._add_ledger()):
             self._stop(LogFencedError(self._name))
             raise _Stopped
         yield from self._close_older()
 
+    def _settle_older(self) -> Steps[Effect, None]:
+        """Close the ledger before the current one, by recovery if need be."""
+        yield from self._close_older()
+        if self.unclosed_id is not None:
+            # another client recovers it, or the outcome is unknown: recovery settles both
+            with suppress(NoSuchLedgerError):  # truncated
+                yield from self._ask(RecoverLedger(self.unclosed_id))
+            self.unclosed_id = None
+
     def _close_older(self) -> Steps[Effect, None]:
-        """Close the ledger before the current one; after an error the next roll or owner does."""
-        if self._unclosed is None:
+        """Close the ledger before the current one; after an error it is closed later."""
+        if self.unclosed_id is None:
             return
         try:
-            yield from self._ask(CloseLedger(self._unclosed))
+            yield from self._ask(CloseLedger(self.unclosed_id))
         except ZbkError:
             return
-        self._unclosed = None
+        self.unclosed_id = None
 
     # ------------------------------------------------------------------ a new ledger in the list
 
@@ -333,7 +347,7 @@ class LogOwner:
             raise _Stopped from None
         finally:
             self._next = None
-        self._unclosed = self.current_ledger_id
+        self.unclosed_id = self.current_ledger_id
         self.current_ledger_id, self._candidate = self._candidate, None
 
     def _drop_candidate(self) -> Steps[Effect, None]:
@@ -392,4 +406,4 @@ class LogOwner:
         assert is_cut_off or current in self.log.ledger_ids, "the current ledger is in the list"
         assert later in ([], [self._candidate]), "only the candidate follows it"
         before = [i for i in self.log.ledger_ids if i < current]
-        assert self._unclosed is None or before[-1:] in ([], [self._unclosed])
+        assert self.unclosed_id is None or before[-1:] in ([], [self.unclosed_id])

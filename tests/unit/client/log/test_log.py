@@ -100,25 +100,6 @@ def test_a_roll_puts_the_new_ledger_into_the_list_before_anything_goes_to_it(
     assert log.ledger_id == 1
 
 
-def test_a_sync_beside_a_roll_does_not_lose_the_log(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The roll has closed, and so synced, the ledger that the sync began with."""
-    log = cluster.log()
-    last = log.append(b"a")
-    sync = cluster.ledgers.sync
-
-    def roll_first(ledger_id: int) -> None:
-        monkeypatch.setattr(cluster.ledgers, "sync", sync)
-        log.roll()
-        sync(ledger_id)
-
-    monkeypatch.setattr(cluster.ledgers, "sync", roll_first)
-
-    assert log.sync() == last
-    assert log.append(b"b") == LogPosition(1, 0)
-
-
 def test_nothing_goes_to_the_new_ledger_before_the_old_one_has_answered(cluster: Cluster) -> None:
     log = cluster.log()
     cluster.ledgers.hold()
@@ -244,6 +225,57 @@ def test_a_ledger_that_could_not_be_closed_is_closed_before_the_next_roll(
     log.roll()
 
     assert cluster.ledgers.closed == {0, 1}
+
+
+def test_a_ledger_that_could_not_be_closed_is_closed_by_later_appends(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers stop at its end, whatever is acknowledged after it."""
+    monkeypatch.setattr("zbk.client.log.log.ROLL_RETRY_MS", 1)
+    log = cluster.log()
+    log.append(b"a")
+    cluster.ledgers.close_failures = 1
+    log.roll()
+
+    def is_closed() -> bool:
+        log.append(b"b")
+        return cluster.ledgers.closed == {0}
+
+    wait_until(is_closed)
+    assert log.ledger_id == 1
+
+
+def test_a_log_is_not_closed_before_a_ledger_that_is_being_recovered(cluster: Cluster) -> None:
+    """Its recoverer died: a log that is closed would read short."""
+    log = cluster.log()
+    log.append(b"a")
+    cluster.ledgers.close_failures = 1
+    log.roll()
+    log.append(b"b")
+    cluster.ledgers.fence(0)
+
+    log.close()
+
+    assert cluster.ledgers.closed == {0, 1}
+
+
+def test_a_sync_beside_a_roll_does_not_lose_the_log(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The roll has closed, and so synced, the ledger that the sync began with."""
+    log = cluster.log()
+    last = log.append(b"a")
+    sync = cluster.ledgers.sync
+
+    def roll_first(ledger_id: int) -> None:
+        monkeypatch.setattr(cluster.ledgers, "sync", sync)
+        log.roll()
+        sync(ledger_id)
+
+    monkeypatch.setattr(cluster.ledgers, "sync", roll_first)
+
+    assert log.sync() == last
+    assert log.append(b"b") == LogPosition(1, 0)
 
 
 def test_nothing_goes_to_the_new_ledger_before_the_old_vd_ledger_is_synced(

@@ -90,6 +90,9 @@ class OwnerScript:
     def do_roll(self) -> None:
         self._run(self.owner.roll())
 
+    def do_older(self) -> None:
+        self._run(self.owner.close_older())
+
     def do_close(self) -> None:
         self._run(self.owner.close())
 
