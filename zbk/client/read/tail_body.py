@@ -237,7 +237,7 @@ class TailBody:
                 return batch
             if ahead.wants_metadata and not self._is_reading_metadata:
                 self._is_reading_metadata = True  # to find entries that have moved
-                self._setup.source.read_later(self._on_read)
+                self._setup.source.read_later(self._on_read, is_fresh=True)
             if ahead.wants_metadata or not ahead.is_over:
                 return None
             self._ahead = None
@@ -283,7 +283,7 @@ class TailBody:
                 )
                 self._lac_watches[effect.poll_id] = number
             case ReadMetadata():
-                self._setup.source.read_later(self._on_read)
+                self._setup.source.read_later(self._on_read, is_fresh=True)
             case EntriesConfirmed():
                 ledger = self._setup.ledger
                 ledger.learn(ledger.metadata, effect.lac)

@@ -263,7 +263,9 @@ class TailCore:
         return []
 
     def _on_unread(self, error: ZbkError, now_ms: int) -> list[Effect]:
-        if not error.is_retriable:
+        # a bookie that lacks a confirmed entry was replaced in metadata that are not known yet
+        is_moved = isinstance(error, NoSuchEntryError) and not self._metadata.is_closed
+        if not (error.is_retriable or is_moved):
             return self._fail(error)
         if self._read_error is None:  # the first since a successful read
             self._good_ms = now_ms

@@ -18,6 +18,7 @@ from zbk.errors import (
     ClientClosedError,
     DigestMismatchError,
     MetadataUnavailableError,
+    NoSuchEntryError,
     NoSuchLedgerError,
     RequestTimeoutError,
     ZbkError,
@@ -85,6 +86,7 @@ class World(LacWatches, MetadataSource):
         self.usability: ZbkError | None = None
         self.learnt: list[int] = []
         self.dropped: list[int] = []
+        self.are_fresh: list[bool] = []  # of each read of the metadata
 
     # -------------------------------------------------------------- as bookies
 
@@ -119,6 +121,7 @@ class World(LacWatches, MetadataSource):
         *,
         is_fresh: bool = False,
     ) -> None:
+        self.are_fresh.append(is_fresh)
         callback((self.metadata, 1))
 
     def change(self, metadata: LedgerMetadata | None) -> None:
@@ -217,6 +220,15 @@ def test_what_cannot_be_read_now_is_read_again() -> None:
     world.read_errors = [BookieUnavailableError("b1", "is gone")] * 2
 
     assert take(world.tail(lac=2), 3) == [0, 1, 2]
+
+
+def test_an_entry_that_moved_is_found_in_fresh_metadata() -> None:
+    """A metadata server that lags would name the replaced bookies again."""
+    world = World()
+    world.read_errors = [NoSuchEntryError(LEDGER_ID, 0)]
+
+    assert take(world.tail(lac=2), 3) == [0, 1, 2]
+    assert world.are_fresh == [True]
 
 
 @pytest.mark.parametrize("error", [DigestMismatchError(LEDGER_ID, 0), ClientClosedError()])

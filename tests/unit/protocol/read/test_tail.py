@@ -13,6 +13,7 @@ from tests.support.ledgers import metadata_maker
 from zbk.errors import (
     BookieUnavailableError,
     DigestMismatchError,
+    NoSuchEntryError,
     NoSuchLedgerError,
     NotEnoughBookiesError,
     RequestTimeoutError,
@@ -333,3 +334,33 @@ def test_a_read_that_fails_for_long_ends_the_tail_with_its_own_error() -> None:
 
     assert LIMITS.outage_ms <= now_ms <= LIMITS.outage_ms + 2_000
     assert effects == [TailFailed(ERRORS["timeout"])]
+
+
+def test_a_confirmed_entry_that_moved_is_read_again_while_the_ledger_is_open() -> None:
+    """Old metadata name bookies that were replaced before they received it."""
+    missing = NoSuchEntryError(7, 3)
+    tail = TailCore(OPEN, 0, 5, LIMITS)
+    tail.handle(EntriesWanted(0), 0)
+
+    assert tail.handle(EntriesUnread(missing), 0) == [ReadMetadata()]
+    assert tail.due_ms is not None
+    assert tail.handle(TailTicked(), tail.due_ms) == [EntriesConfirmed(5)]
+
+    tail.handle(MetadataSeen(OPEN.with_closed(5, 60), 1), 1_000)
+    assert tail.handle(EntriesUnread(missing), 1_000) == [TailFailed(missing)]
+
+
+def test_a_confirmed_entry_that_is_missing_for_long_ends_the_tail() -> None:
+    missing = NoSuchEntryError(7, 3)
+    tail = TailCore(OPEN, 0, 5, LIMITS)
+    tail.handle(EntriesWanted(0), 0)
+    now_ms = 0
+    effects: list[Effect] = []
+    while not any(isinstance(effect, TailFailed) for effect in effects):
+        tail.handle(EntriesUnread(missing), now_ms)
+        assert tail.due_ms is not None
+        now_ms = tail.due_ms
+        effects = tail.handle(TailTicked(), now_ms)
+
+    assert LIMITS.outage_ms <= now_ms <= LIMITS.outage_ms + 2_000
+    assert effects == [TailFailed(missing)]
