@@ -120,14 +120,6 @@ def entry_id(name: str, value: object) -> int:
     return integer(name, value, 0, ENTRY_ID_MAX)
 
 
-def entry_pushed(name: str, value: object, last_add_pushed: int) -> int:
-    """Return the id of an entry that a writer has assigned."""
-    found = entry_id(name, value)
-    if found > last_add_pushed:
-        raise ArgumentValueError(name, _shown(found), f"the last entry is {last_add_pushed}")
-    return found
-
-
 def last_entry_id(name: str, value: object) -> int:
     """Return the last id of a range of entries, which is below the first one if it is empty."""
     return integer(name, value, -NUMBER_MAX, ENTRY_ID_MAX)

@@ -140,8 +140,12 @@ class LocalCluster:
 
     def stop(self) -> None:
         """Stop autorecovery, bookies, then the metadata store. Twice is fine."""
-        with self._exit, ExitStack() as later:  # what fails keeps nothing else from its end
-            later.callback(self._stop_bookies)
+        with self._exit, ExitStack() as bookies:  # what fails keeps nothing else from its end
+            for child in self._children.values():
+                bookies.callback(child.wait_stopped)
+            for child in reversed(self._children.values()):  # the last is called first
+                bookies.callback(child.ask_to_stop)
+            self._children.clear()
             self.stop_autorecovery()
 
     def start_autorecovery(
@@ -340,13 +344,6 @@ class LocalCluster:
         for index in indexes:
             self._wait_registered(index, former[index], deadline_s)
         self._save()
-
-    def _stop_bookies(self) -> None:
-        with ExitStack() as waits:
-            for child in self._children.values():
-                child.ask_to_stop()
-                waits.callback(child.wait_stopped)
-            self._children.clear()
 
     def _bookie_command(self, index: int, port: int) -> list[str]:
         program = self._programs.get(index, BOOKIE_PROGRAM)

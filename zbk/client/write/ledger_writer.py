@@ -14,6 +14,7 @@ from zbk.client.write.durable_append import durably
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_metadata import WriterMetadata
 from zbk.errors import (
+    ArgumentValueError,
     CannotAdvanceError,
     EntryTooLargeError,
     MetadataUnavailableError,
@@ -300,7 +301,9 @@ class LedgerWriter(WritingHandle):
             BusyError: from the future; too many calls wait.
             CannotAdvanceError: from the future; too few bookies hold the entries.
         """
-        entry_id = arguments.entry_pushed("entry_id", entry_id, self.last_add_pushed)
+        last_id = self.last_add_pushed
+        if arguments.entry_id("entry_id", entry_id) > last_id:
+            raise ArgumentValueError("entry_id", str(entry_id), f"the last entry is {last_id}")
         self._terms.check_usable()
         future: Future[int] = AppendFuture()
         self._tell(AskDurable(future, entry_id))

@@ -62,11 +62,8 @@ from zbk.protocol.log.owner_effects import (
 )
 from zbk.protocol.procedure import Steps
 
-ATTEMPT_COUNT_MAX: Final = 12
-"""Reads of the list in one take-over or roll that do not settle it."""
-
-FENCED_COUNT: Final = 2
-"""Ledgers at the end of the list that a new owner recovers."""
+ATTEMPT_COUNT_MAX: Final = 12  # reads of the list in one take-over or roll that do not settle it
+FENCED_COUNT: Final = 2  # ledgers at the end of the list that a new owner recovers
 
 
 class Phase(StrEnum):
@@ -93,8 +90,7 @@ class LogOwner:
         a roll under way may follow it; if others have closed and truncated it, the list is
         the candidate alone;
       * the candidate is never the current ledger;
-      * an older ledger that may be open is recorded as such, and directly precedes the current
-        one.
+      * an older ledger that may be open is recorded, and directly precedes the current one.
     """
 
     def __init__(self, name: str) -> None:
@@ -105,14 +101,10 @@ class LogOwner:
         self._next: int | None = None  # the ledger that a switch under way leads to
         self._attempt_count = 0
         self.phase = Phase.IDLE
-        self.log: LogMetadata | None = None
-        """The list that was last read or written."""
-        self.current_ledger_id: int | None = None
-        """The ledger that takes appends; ``None`` before the take-over."""
-        self.unclosed_id: int | None = None
-        """The ledger before the current one, if it may be open."""
-        self.end_error: ZbkError | None = None
-        """Why the owner is over; ``None`` if it is not, or was closed."""
+        self.log: LogMetadata | None = None  # the list that was last read or written
+        self.current_ledger_id: int | None = None  # takes appends; None: before the take-over
+        self.unclosed_id: int | None = None  # the ledger before the current one, if it may be open
+        self.end_error: ZbkError | None = None  # why it is over; None: it is not, or was closed
 
     def lose(self, ledger_id: int, error: ZbkError) -> bool:
         """Record that an append to a ledger failed; return whether this stops the owner.
@@ -176,8 +168,7 @@ class LogOwner:
         """Close the open ledgers of this owner, and end it.
 
         Raises:
-            ZbkError: a ledger could not be closed. The close may be repeated, unless the owner is
-                over.
+            ZbkError: a ledger could not be closed. Unless the owner is over, it may be repeated.
         """
         if self.phase is Phase.OVER:
             return

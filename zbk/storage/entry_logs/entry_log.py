@@ -1,11 +1,10 @@
 """Entry logs: the bytes of a bookie's entries in order of arrival, in shared and own logs.
 
 Threads:
-    owner    ``append``, ``begin_sync``, ``sync``, ``begin_mark``, ``end_own``, ``close``;
-             ``take_id``
-    any      ``read``; ``exists``; ``remove``; ``open_sizes``; ``left``; ``is_own_of``;
-             ``marked``; ``LogSync.run``
-    one      ``sync_ahead``
+    owner  ``append``, ``begin_sync``, ``sync``, ``begin_mark``, ``end_own``, ``close``, ``take_id``
+    any    ``read``; ``exists``; ``remove``; ``open_sizes``; ``left``; ``is_own_of``;
+           ``marked``; ``LogSync.run``
+    one    ``sync_ahead``
 
 The entries of all ledgers go to one log, the *shared* one, interleaved; those of some ledgers go to
 a log of their own (``zbk.storage.entry_logs.own_logs``). The batches of one log in one list are one
@@ -165,12 +164,11 @@ class EntryLogs:
             return self._append_to(SHARED_LOG, batches)
         new_ids: set[int] = set()  # of ledgers whose own logs are still to be made
         logs_of = [self._log_of(batch, own_ids, new_ids) for batch in batches]
-        for ledger_id in self._own.surplus():
+        for ledger_id in self._own.surplus():  # nothing would complete a new log of these
             self._complete(ledger_id)
         groups: dict[int, list[int]] = {}
         for at, ledger_id in enumerate(logs_of):
-            is_own = ledger_id in self._own  # or it gave way: nothing would complete a new log
-            groups.setdefault(ledger_id if is_own else SHARED_LOG, []).append(at)
+            groups.setdefault(ledger_id if ledger_id in self._own else SHARED_LOG, []).append(at)
         if len(groups) == 1:
             return self._append_to(next(iter(groups)), batches)
         return self._append_apart(batches, groups)
@@ -380,9 +378,9 @@ class EntryLogs:
 
     def _drop_unmade(self, log_id: int, but: int | None = None) -> None:
         """Forget a log that could not be made: its id is another's now, of the ledger ``but``."""
-        for other in [one for one, its in self._open.items() if its.log_id == log_id]:
-            if other != but:
-                del self._open[other]
+        others = [one for one, log in self._open.items() if log.log_id == log_id and one != but]
+        for one in others:
+            del self._open[one]
 
     def _complete(self, ledger_id: int) -> None:
         """Seal the own log of a ledger, if it is open."""
