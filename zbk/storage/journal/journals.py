@@ -84,14 +84,16 @@ class Journals:
         Raises:
             CorruptJournalError: promised records are damaged; nothing was changed.
             CookieMismatchError: a journal is another bookie's.
-            NoSpaceError: there is no room for a segment.
+            NoSpaceError: there is no room for a segment, or for what is written again.
             StorageFailedError: reading or writing failed.
         """
         found = {}
         for number, path in self._directories.items():
             mark = None if marks[number] == NO_POSITION else marks[number]
             with self._fail_stop.guard(path, "open"):
-                found[number] = JournalReplay(self._files, path, mark, owner=self._owner)
+                found[number] = JournalReplay(
+                    self._files, path, mark, owner=self._owner, fail_stop=self._fail_stop
+                )
         keys: list[LedgerKeyRecord] = []
 
         def keep_key(record: JournalRecord) -> None:

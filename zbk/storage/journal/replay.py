@@ -38,7 +38,7 @@ from contextlib import closing
 import msgspec
 
 from zbk.errors import CorruptJournalError
-from zbk.storage.disk.fail_stop import as_failed_read
+from zbk.storage.disk.fail_stop import FailStop, as_failed_read
 from zbk.storage.disk.write_again import write_again
 from zbk.storage.journal.record import (
     RECORD_HEADER_SIZE,
@@ -74,16 +74,24 @@ class JournalReplay:
     Raises:
         CorruptJournalError: promised records are damaged or missing; nothing was changed on disk.
         CookieMismatchError: the journal is another bookie's.
+        NoSpaceError: from ``apply``: the disk has no space for bytes that are written again.
         StorageFailedError: from ``check`` and ``apply``: reading, cutting or syncing failed.
     """
 
     def __init__(
-        self, files: FileSystem, directory: str, mark: JournalPosition | None, *, owner: bytes
+        self,
+        files: FileSystem,
+        directory: str,
+        mark: JournalPosition | None,
+        *,
+        owner: bytes,
+        fail_stop: FailStop | None = None,
     ) -> None:
         self._files = files
         self._directory = directory
         self._mark = mark
         self._owner = owner
+        self._fail_stop = fail_stop or FailStop()
         self._ids = _ids_from(files, directory, mark)  # of the segments to read, ascending
         self._end = (0, 0)  # place of the last segment, offset there
         self._ends: list[int] = []  # the offset of the end of each segment up to there
@@ -104,7 +112,8 @@ class JournalReplay:
         if self._ids:
             with as_failed_read(self._directory, "replay"):
                 end = self._walk(on_record)
-                assert end == self._end, "the journal has changed while it was replayed"
+            assert end == self._end, "the journal has changed while it was replayed"
+            with self._fail_stop.guard(self._directory, "replay"):
                 self._cut(*end)
         return self._result()
 
