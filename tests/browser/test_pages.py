@@ -3,13 +3,17 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import axe_core_python
 import pytest
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -104,11 +108,13 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def act(step: Callable[[], None]) -> None:
-    """Click or type, once; again if the page has replaced the element just before."""
+    """Click or type, once; again if the page has replaced the element, or not laid it out yet."""
 
     def is_done() -> bool:
-        step()
-        return True
+        with suppress(ElementNotInteractableException):
+            step()
+            return True
+        return False
 
     wait_for(is_done)
 
