@@ -47,7 +47,7 @@ def large(ledger_id: int) -> tuple[Any, ...]:
 
 
 def refuse_one_log(world: World, lack: str = "a descriptor") -> None:
-    """Have the creation of the next log fail, without a trace."""
+    """The creation of the next log fails, without a trace."""
     logs = world.storage.directories[0].logs
     note = logs.on_made
 
