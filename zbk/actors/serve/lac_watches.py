@@ -36,6 +36,7 @@ from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.actors.serve.sync_queue import SyncProgress
 from zbk.errors import BusyError, ZbkError
 from zbk.transport.inbound import Inbound
+from zbk.transport.peers import SHARE_PART
 from zbk.wire.messages import (
     RISEN_COUNT_MAX,
     WATCH_REFUSED_COUNT_MAX,
@@ -46,9 +47,6 @@ from zbk.wire.messages import (
 
 WATCH_COUNT_MAX: Final = 65_536
 """Watches at one bookie; one more poll is answered at once, one more of a session is refused."""
-
-SHARE_PART: Final = 2
-"""A key has one half of them at most, so that no client takes the place of all others."""
 
 SESSION_WATCH_COUNT_MAX: Final = 16_384
 WAIT_MS_MAX: Final = 60_000
@@ -94,8 +92,8 @@ class LacWatches:
 
     def is_full(self, key: str) -> bool:
         """Return whether no watch of a connection with this key may be added."""
-        has_share = bool(key) and self._counts.get(key, 0) >= self._count_max // SHARE_PART
-        return has_share or self._count >= self._count_max
+        is_share_used = bool(key) and self._counts.get(key, 0) >= self._count_max // SHARE_PART
+        return is_share_used or self._count >= self._count_max
 
     @property
     def is_idle(self) -> bool:
