@@ -54,6 +54,7 @@ class SyncKey(msgspec.Struct, frozen=True):
 class LacKey(msgspec.Struct, frozen=True):
     slot: int
     lac: int
+    epoch: int
 
 
 class CatchUpKey(msgspec.Struct, frozen=True):
@@ -272,7 +273,7 @@ class WriterBody:
             ledger_type=self.metadata.ledger_type,
             lac=effect.lac,
         )
-        self._ask(effect.slot, request, (), LacKey(effect.slot, effect.lac))
+        self._ask(effect.slot, request, (), LacKey(effect.slot, effect.lac, effect.epoch))
 
     def _ask(
         self, slot: int, request: Add | Sync | WriteLac, frames: Sequence[Any], key: object
@@ -494,8 +495,8 @@ def _event_of(reply: Reply) -> ev.Event | None:
             return ev.SyncAnswered(slot, sync_id, outcome.incarnation, las, epoch)
         case SyncKey(slot, sync_id, epoch), _:
             return ev.SyncFailed(slot, sync_id, error, epoch)
-        case LacKey(slot, lac), LacAnswer():
-            return ev.LacTaken(slot, lac)
-        case LacKey(slot, lac), _:
-            return ev.LacFailed(slot, lac, error)
+        case LacKey(slot, lac, epoch), LacAnswer():
+            return ev.LacTaken(slot, lac, epoch)
+        case LacKey(slot, lac, epoch), _:
+            return ev.LacFailed(slot, lac, error, epoch)
     raise AssertionError("a writer sends nothing else")

@@ -249,9 +249,9 @@ class WriterCluster:
             case SendLac():
                 if refusal is None:
                     bookie.lac = max(bookie.lac, request.lac)
-                    bookie.answers.append(LacTaken(request.slot, request.lac))
+                    bookie.answers.append(LacTaken(request.slot, request.lac, request.epoch))
                 else:
-                    bookie.answers.append(LacFailed(request.slot, request.lac, refusal))
+                    bookie.answers.append(LacFailed(request.slot, request.lac, refusal, request.epoch))
 
     def answer(self, slot: int, index: int) -> None:
         """Deliver one of a bookie's answers, in any order, even from a lost connection."""

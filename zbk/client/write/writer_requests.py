@@ -41,6 +41,7 @@ class _LacKey(msgspec.Struct, frozen=True):
     writer: object
     slot: int
     lac: int
+    epoch: int
 
 
 class _CatchUpKey(msgspec.Struct, frozen=True):
@@ -122,7 +123,7 @@ class WriterRequests:
 
     def send_lac(self, effect: core.SendLac) -> None:
         """Send the LAC."""
-        key = _LacKey(self._writer, effect.slot, effect.lac)
+        key = _LacKey(self._writer, effect.slot, effect.lac, effect.epoch)
         self._request(effect.slot, self._build_of_sync.write_lac(effect.lac), key)
 
     def catch_up(self, send: SendCatchUp, change_id: int) -> None:
@@ -186,10 +187,10 @@ def event_of(  # noqa: PLR0911 - one for each kind of answer
                     slot, sync_id, outcome.incarnation, outcome.last_add_synced, epoch
                 )
             return core.SyncFailed(slot, sync_id, _error_of(reply), epoch)
-        case _LacKey(_, slot, lac):
+        case _LacKey(_, slot, lac, epoch):
             if isinstance(outcome, LacAnswer):
-                return core.LacTaken(slot, lac)
-            return core.LacFailed(slot, lac, _error_of(reply))
+                return core.LacTaken(slot, lac, epoch)
+            return core.LacFailed(slot, lac, _error_of(reply), epoch)
         case _CatchUpKey(_, change_id, slot):
             return CatchUpAnswered(change_id, slot, _caught_up(reply))
         case _:

@@ -86,9 +86,11 @@ class BookieAnswers:
                 self.sync_failed(event)
                 return ()
             case LacTaken():
-                return self._explicit_lac.taken(event.slot, event.lac)
+                is_late = event.epoch != self._slots.epochs[event.slot]
+                return () if is_late else self._explicit_lac.taken(event.slot, event.lac)
             case LacFailed():
-                return self._explicit_lac.failed(event.slot, event.lac)
+                is_late = event.epoch != self._slots.epochs[event.slot]
+                return () if is_late else self._explicit_lac.failed(event.slot, event.lac)
             case _:
                 assert_never(event)
 
@@ -197,7 +199,7 @@ class BookieAnswers:
         effects = self._keeper.changed(event, now_ms)
         for slot, epoch in enumerate(epochs):
             if self._slots.epochs[slot] != epoch:
-                self._explicit_lac.replaced(slot)
+                effects += self._explicit_lac.replaced(slot)
                 self._filled.pop(slot, None)
         if self._slots.epochs != epochs:
             self._syncs.ensemble_changed()

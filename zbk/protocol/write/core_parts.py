@@ -64,7 +64,7 @@ def parts_of_writer(
         part if level.restart_revokes_acks else None,
     )
     syncs = SyncRounds(ledger_id, quorum, grace_ms=grace_ms, count_max=limits.sync_count_max)
-    explicit_lac = ExplicitLac(quorum, limits)
+    explicit_lac = ExplicitLac(quorum, limits, slots.epochs)
     has_idle_sync = level.has_sync_cursor and bool(limits.explicit_lac_ms)
     every = volatile.sync_every
     policy = None if every is None else SyncPolicy(every, path)

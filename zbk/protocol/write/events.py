@@ -2,7 +2,7 @@
 
     the application          Append, Appends, SyncRequested, CloseRequested, Abandoned
     the connections          SlotUp, SlotDown, AddAnswered, AddFailed, SyncAnswered, SyncFailed,
-                             LacFailed
+                             LacTaken, LacFailed
     the metadata             EnsembleChanged, EnsembleChangeFailed, BookiesChanged, MissingReported
     the clock                Tick
 
@@ -124,6 +124,7 @@ class LacTaken(msgspec.Struct, frozen=True):
 
     slot: int
     lac: int
+    epoch: int = 0
 
 
 class LacFailed(msgspec.Struct, frozen=True):
@@ -132,6 +133,7 @@ class LacFailed(msgspec.Struct, frozen=True):
     slot: int
     lac: int
     error: ZbkError
+    epoch: int = 0
 
 
 class EnsembleChanged(msgspec.Struct, frozen=True):
@@ -240,6 +242,7 @@ class SendLac(msgspec.Struct, frozen=True):
 
     slot: int
     lac: int
+    epoch: int = 0
 
 
 class ChangeEnsemble(msgspec.Struct, frozen=True):

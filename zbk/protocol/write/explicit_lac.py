@@ -15,7 +15,7 @@ Only a ``Tick`` looks at the time, so a busy writer pays nothing; ``due_ms`` is 
 Source: BookKeeper's ``ExplicitLacFlushPolicy``.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from zbk.protocol.entry.words import NO_ENTRY
@@ -34,12 +34,14 @@ class ExplicitLac:
     """
 
     __slots__ = (
-        "_ack_size", "_awaited", "_count_max", "_lac", "_left_counts", "_pause_ms", "_since_ms",
-        "_taken_lacs", "_told", "_told_lac", "_told_ms", "_waiting", "_write_sets",
+        "_ack_size", "_awaited", "_count_max", "_epochs", "_lac", "_left_counts", "_pause_ms",
+        "_since_ms", "_taken_lacs", "_told", "_told_lac", "_told_ms", "_waiting", "_write_sets",
     )  # fmt: skip
 
-    def __init__(self, quorum: Quorum, limits: WriterLimits) -> None:
+    def __init__(self, quorum: Quorum, limits: WriterLimits, epochs: Sequence[int]) -> None:
+        """``epochs``: by slot; its owner counts them on."""
         slot_count = quorum.ensemble_size
+        self._epochs = epochs
         self._ack_size = quorum.ack_size
         self._write_sets = quorum.write_sets
         self._pause_ms = limits.explicit_lac_ms
@@ -105,11 +107,16 @@ class ExplicitLac:
         self._told &= ~(1 << slot)
         return self._settled()
 
-    def replaced(self, slot: int) -> None:
-        """Record that another bookie is in the slot: it was told nothing yet."""
+    def replaced(self, slot: int) -> list[Effect]:
+        """Record that another bookie is in the slot, and was told nothing yet.
+
+        Return the syncs that wait no longer: what the old bookie took of late counts for none.
+        """
         self._taken_lacs[slot] = NO_ENTRY
         self._told &= ~(1 << slot)
         self._left_counts[slot] = self._count_max
+        self._awaited.pop(slot, None)
+        return self._settled()
 
     def give_up(self) -> list[Effect]:
         """Return the syncs that wait: their entries are durable, whether or not bookies know it."""
@@ -129,7 +136,7 @@ class ExplicitLac:
             self._told |= 1 << slot
             self._left_counts[slot] -= 1
             self._awaited[slot] = self._told_lac
-        return [SendLac(slot, self._told_lac) for slot in due]
+        return [SendLac(slot, self._told_lac, self._epochs[slot]) for slot in due]
 
     def _untold(self, live: Collection[int]) -> list[int]:
         return [slot for slot in live if not self._told >> slot & 1 and self._left_counts[slot]]

@@ -13,8 +13,8 @@ DONE = SyncDone("sync", 5)
 
 def published(quorum: Quorum) -> ExplicitLac:
     """Return the state after a sync of a writer with all bookies."""
-    explicit_lac = ExplicitLac(quorum, WriterLimits())
     slots = range(quorum.ensemble_size)
+    explicit_lac = ExplicitLac(quorum, WriterLimits(), [0 for _slot in slots])
     assert explicit_lac.publish(DONE, slots, 0) == [SendLac(slot, 5) for slot in slots]
     return explicit_lac
 
@@ -56,3 +56,11 @@ def test_another_bookie_in_a_slot_is_told_what_its_predecessor_took() -> None:
     explicit_lac.replaced(1)
 
     assert explicit_lac.tick(5, 3, slots, idle_ms) == [SendLac(1, 5)]
+
+
+def test_a_bookie_that_is_replaced_while_it_is_asked_is_not_waited_for() -> None:
+    explicit_lac = published(Quorum(3, 3, 2))
+    assert explicit_lac.taken(0, 5) == []
+    assert explicit_lac.slot_down(2) == []
+
+    assert explicit_lac.replaced(1) == [DONE]

@@ -93,7 +93,7 @@ class StripedWriter:
         if isinstance(request, SendLac):
             ledger.admit_lac(MASTER_KEY, LedgerType.VD_JOURNAL)
             ledger.added(request.lac)
-            return LacTaken(slot, request.lac)
+            return LacTaken(slot, request.lac, request.epoch)
         if isinstance(request, SendAdd):
             ledger.admit_add(MASTER_KEY, LedgerType.VD_JOURNAL, is_recovery=False)
         if ledger.stripe != stripe:
@@ -133,7 +133,7 @@ def test_a_bookie_that_joined_an_idle_writer_is_told_the_lac() -> None:
 
     sent = [*writer.do(SlotUp(3, 1)), *writer.wait(3_000)]
 
-    assert [one for one in sent if isinstance(one, SendLac)] == [SendLac(3, 99)]
+    assert [one for one in sent if isinstance(one, SendLac)] == [SendLac(3, 99, 1)]
 
 
 def test_what_a_replaced_bookie_lacks_of_a_batch_that_was_cut_is_reported() -> None:

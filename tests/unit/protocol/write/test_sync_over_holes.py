@@ -68,7 +68,7 @@ class Bookies:
             case ChangeEnsemble(change_id=change_id):
                 return EnsembleChangeFailed(change_id, NotEnoughBookiesError(1, 0, "no spare"))
             case SendLac(slot=slot, lac=lac):
-                return LacTaken(slot, lac)
+                return LacTaken(slot, lac, effect.epoch)
             case SendAdd(slot=slot, batch=batch):
                 if batch.first_entry_id in self.losses.get(slot, ()):
                     return None

@@ -169,11 +169,11 @@ class WriterScript:
     def do_bookies(self) -> list[Effect]:
         return self._handle(BookiesChanged())
 
-    def do_told(self, slot: str, lac: str) -> list[Effect]:
-        return self._handle(LacTaken(int(slot), int(lac)))
+    def do_told(self, slot: str, lac: str, epoch: int = 0) -> list[Effect]:
+        return self._handle(LacTaken(int(slot), int(lac), epoch))
 
-    def do_untold(self, slot: str, lac: str) -> list[Effect]:
-        return self._handle(LacFailed(int(slot), int(lac), ERRORS["timeout"]()))
+    def do_untold(self, slot: str, lac: str, epoch: int = 0) -> list[Effect]:
+        return self._handle(LacFailed(int(slot), int(lac), ERRORS["timeout"](), epoch))
 
     def do_sync(self, ticket: str) -> list[Effect]:
         return self._handle(SyncRequested(ticket))
