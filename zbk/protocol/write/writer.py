@@ -372,6 +372,7 @@ class WriterCore:
     def _end(self) -> None:
         closed = LedgerClosedError(self._ledger_id, self.path.lac)
         self._effects += self._sync_answers.end(closed)
+        self.path.hold()  # what bookies report from now on is beyond the end of the ledger
         self.path.drain()
         self._close = None
         self._is_ending = self._is_closed = True
