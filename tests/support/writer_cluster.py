@@ -251,7 +251,8 @@ class WriterCluster:
                     bookie.lac = max(bookie.lac, request.lac)
                     bookie.answers.append(LacTaken(request.slot, request.lac, request.epoch))
                 else:
-                    bookie.answers.append(LacFailed(request.slot, request.lac, refusal, request.epoch))
+                    slot, lac, epoch = request.slot, request.lac, request.epoch
+                    bookie.answers.append(LacFailed(slot, lac, refusal, epoch))
 
     def answer(self, slot: int, index: int) -> None:
         """Deliver one of a bookie's answers, in any order, even from a lost connection."""

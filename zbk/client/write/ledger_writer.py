@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from zbk.errors import (
     MetadataUnavailableError,
     NotDurableError,
     RequestTimeoutError,
+    ZbkError,
 )
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -82,6 +84,7 @@ class LedgerWriter(WritingHandle):
         self._end_body = end
         self._terms = terms
         self._close_future: Future[int] | None = None
+        self._close_lock = Lock()
 
     def __repr__(self) -> str:
         m = self.metadata
@@ -342,19 +345,20 @@ class LedgerWriter(WritingHandle):
         return self._finish_close(future, deadline_s, timeout_s)
 
     def _begin_close(self, timeout_s: float, *, accept_loss: bool = False) -> "Future[int]":
-        """Request a close and return its future, for ``_finish_close``.
-
-        Both close many ledgers at the same time: ``Client.close_all``.
-        """
+        """Request a close; return its future, for ``_finish_close``."""
         accept_loss = arguments.flag("accept_loss", accept_loss)
         self._terms.check_usable()
-        future = self._close_future
-        if future is None or _may_work_now(future):
-            future = AppendFuture()
-        if not future.done():
-            share = LOSSY_WAIT_SHARE if accept_loss else WAIT_SHARE
-            self._tell(AskClose(future, int(timeout_s * 1000 * share), accept_loss))
-        self._close_future = future
+        with self._close_lock:  # threads that close at the same time wait for one close
+            future = self._close_future
+            if future is None or _may_work_now(future):
+                future = self._close_future = AppendFuture()
+        share = LOSSY_WAIT_SHARE if accept_loss else WAIT_SHARE
+        try:
+            if not future.done():
+                self._tell(AskClose(future, int(timeout_s * 1000 * share), accept_loss))
+        except ZbkError:
+            if not future.done():  # or another thread has just ended the close
+                raise
         return future
 
     def _finish_close(self, future: "Future[int]", deadline_s: float, timeout_s: float) -> int:
