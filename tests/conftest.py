@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
-    """Have files that share a Spark session run in the same process."""
+    """Run files that share a Spark session in the same process."""
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 

@@ -121,7 +121,7 @@ def lose_files(world: World) -> Running:
 
 
 def lose_power_of_one(world: World) -> Running:
-    """Let one bookie's machine lose its power."""
+    """Cut the power of one bookie's machine."""
     index = world.pick_bookie()
     world.note(f"b{index}", POWER_LOSS)
     world.cluster.lose_power([index])
@@ -130,7 +130,7 @@ def lose_power_of_one(world: World) -> Running:
 
 
 def lose_power_of_all(world: World) -> Running:
-    """Let the whole house lose its power."""
+    """Cut the power of the whole house."""
     world.note("all", POWER_LOSS)
     world.cluster.lose_power(world.cluster.indexes)
     for index in world.cluster.indexes:
@@ -165,14 +165,14 @@ def kill_zookeeper(world: World) -> Running:
 
 
 def take_over(world: World) -> Running:
-    """Let a recoverer take what live writers write: they are fenced."""
+    """Recover what live writers write: they are fenced."""
     yield
     world.note("clients", "take_over")
     world.start_recoverer()
 
 
 def take_over_by_two(world: World) -> Running:
-    """Let two recoverers take the same ledgers at once."""
+    """Recover the same ledgers in two processes at once."""
     world.note("clients", "take_over_by_two")
     world.start_recoverer()
     world.start_recoverer()

@@ -45,11 +45,11 @@ class World:
     # -------------------------------------------------------------- time and chance
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Pass time."""
         threading.Event().wait(seconds)
 
     def some_time(self, low_s: float, high_s: float) -> None:
-        """Let some time pass."""
+        """Pass some time."""
         self.wait(self.dice.uniform(low_s, high_s))
 
     def pick_bookie(self) -> int:

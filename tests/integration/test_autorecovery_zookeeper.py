@@ -56,7 +56,7 @@ def processes(cluster: LocalCluster, tmp_path: Path) -> Iterator[Autorecoveries]
 
 
 def pause(server: LocalZooKeeper) -> None:
-    """Let the server hang for longer than the sessions last."""
+    """Stop the server for longer than the sessions last."""
     until_s = monotonic_s() + PAUSE_S
     server.pause()
     try:

@@ -51,7 +51,7 @@ def log_size(cluster: LocalCluster) -> int:
 
 
 def checkpoint(cluster: LocalCluster, client: zbk.Client, ledger: zbk.LedgerWriter) -> None:
-    """Have every bookie pass a log mark over what is written by now."""
+    """Make every bookie pass a log mark over what is written by now."""
     bookie_ids = [bookie.bookie_id for bookie in cluster.bookies]
 
     def checkpoint_counts() -> list[int]:

@@ -58,7 +58,7 @@ class Story:
         client.recover_ledger(self.orphan.ledger_id).close()
 
     def _write_pair(self) -> None:
-        """Have one of two bookies replaced by one that is slow to connect; one is enough."""
+        """Replace one of two bookies by one that is slow to connect; one is enough."""
         hanging = [b.index for b in self.cluster.bookies if b.bookie_id != self.other]
         for index in hanging:
             pause(self.cluster, index)

@@ -50,7 +50,7 @@ class WriterProcess:
         self.ledger_id = int(self._answer())
 
     def tell(self, command: str, count: int = 0) -> int:
-        """Let it append; return how many entries are acknowledged in all."""
+        """Make it append; return how many entries are acknowledged in all."""
         self.begin(command, count)
         return int(self._answer())
 

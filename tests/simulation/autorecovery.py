@@ -66,7 +66,7 @@ class Autorecovery:
             self._begin()
 
     def replace(self, dead: RepairProcess) -> None:
-        """Let another process take the place of one, some time from now."""
+        """Start another process in the place of one, some time from now."""
         self.processes.remove(dead)
         self._world.kernel.after(RESPAWN_US, self._begin)
 

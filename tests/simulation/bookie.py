@@ -598,7 +598,7 @@ class SimulatedBookie:
         self.later(10 + self.kernel.tape.draw(3) * 50, self.tell_storage_actor, message)
 
     def tell_synced(self, message: Synced) -> None:
-        """Have the storage actor hear of a sync, some time later."""
+        """Notify the storage actor of a sync, some time later."""
         self.later(10 + self.kernel.tape.draw(3) * 50, self.tell_storage_actor, message)
 
     def _fetch(self, fetches: list[Fetch]) -> None:
@@ -651,7 +651,7 @@ class SimulatedBookie:
         self._checkpoint = cast("Checkpoint", answer.value)
 
     def ask_checkpoint(self, done: Callable[[], None]) -> None:
-        """Have ``done`` called when a checkpoint has ended that begins from now on."""
+        """Call ``done`` when a checkpoint has ended that begins from now on."""
         self._checkpoint_asked.append(done)
 
     def _take_steps(self, steps: list[Callable[[], None]]) -> None:

@@ -53,12 +53,12 @@ class BookieAccess:
         return AccessTable(self._rights.table(), NamespaceTable())
 
     def hear_of_keys(self) -> None:
-        """Have the bookie hear of the principals, some time later."""
+        """Notify the bookie of the principals, some time later."""
         if self._bookie.node.is_alive:
             self._bookie.later(self._delay_us(), self._tell_keys)
 
     def metadata_changed(self, metadata: LedgerMetadata) -> None:
-        """Have the bookie hear that the grants of a ledger changed, some time later."""
+        """Notify the bookie that the grants of a ledger changed, some time later."""
         ledger_id, grants = metadata.ledger_id, metadata.known_access.grants
         if self._grants.setdefault(ledger_id, grants) != grants:
             self._grants[ledger_id] = grants

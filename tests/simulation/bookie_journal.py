@@ -32,7 +32,7 @@ class JournalingBookie(SyncingBookie, Protocol):
         ...
 
     def tell_synced(self, message: Synced) -> None:
-        """Have the storage actor hear of a sync, some time later."""
+        """Notify the storage actor of a sync, some time later."""
         ...
 
 

@@ -87,7 +87,7 @@ class BundlingLink(Link):
     # ------------------------------------------------------------------ answers
 
     def answer_with(self, source: Node, life: int, part: Part) -> None:
-        """Have an answer brought back, with all that the bookie gives in this instant."""
+        """Send an answer back, with all that the bookie gives in this instant."""
         if self._answers and self._answers_life != life:
             super().answer_with(source, life, part)  # of a life that is over: nobody takes it
             return

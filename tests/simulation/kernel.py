@@ -60,7 +60,7 @@ class Kernel:
         heapify(self._agenda)
 
     def run_until(self, end_us: int, is_done: Callable[[], bool] | None = None) -> bool:
-        """Let time pass; stop early when ``is_done``, and tell whether it is."""
+        """Pass time; stop early when ``is_done``; return whether it is."""
         agenda = self._agenda
         while agenda and agenda[0][0] <= end_us:
             if is_done is not None and is_done():
@@ -109,7 +109,7 @@ class Node:
         return self._clock_offset_ms + self.kernel.now_us * self._clock_rate // 1_000_000
 
     def skew(self, rate_per_mille: int) -> None:
-        """Let the node's clock run slower or faster, without a jump."""
+        """Make the node's clock run slower or faster, without a jump."""
         now_ms = self.now_ms()
         self._clock_rate = rate_per_mille
         self._clock_offset_ms += now_ms - self.now_ms()

@@ -77,7 +77,7 @@ class LiveSession(Session):
         return _Listener(partial(self._listeners.__delitem__, key))
 
     def keep(self, path: str) -> None:
-        """Have an ephemeral node for as long as this lasts, and in the sessions that follow."""
+        """Keep an ephemeral node for as long as this lasts, and in the sessions that follow."""
 
         def create(_state: SessionState = SessionState.CONNECTED) -> None:
             if self._state is SessionState.CONNECTED:
@@ -89,7 +89,7 @@ class LiveSession(Session):
         create()
 
     def expire(self) -> None:
-        """Let the server give it up, and answer nothing for now."""
+        """Expire the session at the server, and answer nothing for now."""
         super().expire()
         self._give_up()
 
@@ -101,7 +101,7 @@ class LiveSession(Session):
     # ------------------------------------------------------------------ the tree's listener
 
     def look_again(self, paths: Collection[str]) -> None:
-        """Tell those who watch these paths. The tree calls this."""
+        """Notify the watchers of these paths. The tree calls this."""
         for subscription, read in self._subscriptions.items():
             if subscription.path in paths:
                 self._offer_later(subscription, read)

@@ -99,7 +99,7 @@ class MetadataServer:
         self.kernel.after(there_us, begin)
 
     def overtake(self) -> None:
-        """Let an operation that waits run now, in the middle of another one."""
+        """Run an operation that waits now, in the middle of another one."""
         if not self._waiting or self._depth >= OVERTAKE_DEPTH_MAX:
             return
         if not self.kernel.tape.chance(self.faults.overtake_share):

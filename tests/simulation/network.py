@@ -104,11 +104,11 @@ class Network:
     # ------------------------------------------------------------------ faults
 
     def cut(self, source: str, target: str, duration_us: int) -> None:
-        """Let nothing pass from one node to another for a while."""
+        """Block the way from one node to another for a while."""
         self._cuts[(source, target)] = self.kernel.now_us + duration_us
 
     def heal(self) -> None:
-        """Let everything pass again."""
+        """Unblock all ways."""
         self._cuts.clear()
 
     def blocked_us(self, source: str, target: str) -> int:
@@ -125,7 +125,7 @@ class Network:
         return delay_us
 
     def drop_links_to(self, host: Host, *, is_silent: bool) -> None:
-        """Tell clients that a bookie is gone: at once, or when its heartbeats are missed."""
+        """Notify clients that a bookie is gone: at once, or when its heartbeats are missed."""
         for link in self.links:
             if link.host is host and link.is_up:
                 delay_us = HEARTBEAT_US if is_silent else self.delay_us()
@@ -240,7 +240,7 @@ class Link:
     # ------------------------------------------------------------------ what clients want
 
     def subscribe(self, deliver: Callable[[News], None]) -> None:
-        """Tell when the link comes and goes, beginning with now."""
+        """Report when the link comes and goes, beginning with now."""
         self._subscribers.append(deliver)
         if self.is_up:
             self.client.after(0, deliver, BookieUp(self.bookie_id, self._incarnation, 1 << 20))
@@ -248,7 +248,7 @@ class Link:
             self._connect()
 
     def unsubscribe(self, deliver: Callable[[News], None]) -> None:
-        """Tell no more."""
+        """Report no more."""
         if deliver in self._subscribers:
             self._subscribers.remove(deliver)
 
@@ -297,7 +297,7 @@ class Link:
         self.network.carry_requests(self, [inbound])
 
     def answer_with(self, source: Node, life: int, part: Part) -> None:
-        """Have a bookie's answer brought back, in a message of its own."""
+        """Send a bookie's answer back, in a message of its own."""
         self.network.carry_answers(source, self, life, [part])
 
     def _answered(self, request_id: int) -> Outstanding | None:

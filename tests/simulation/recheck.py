@@ -117,7 +117,7 @@ class BookieRecheck:
             self._node.kernel.sometimes["limbo: a bookie has left it"] += 1
 
     def _hand_out(self) -> None:
-        """Have a ledger tried again that was put aside, now that something of it came back."""
+        """Retry a ledger that was put aside, now that something of it came back."""
         ledger_id = self._ledger_id
         if self._tasks.read_unrepairable(ledger_id) is not None:
             self._node.kernel.sometimes["limbo: a ledger that was put aside is handed out"] += 1

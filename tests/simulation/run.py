@@ -214,7 +214,7 @@ class Run:
             self._begin_shared_client(ledgers)
 
     def _begin_shared_client(self, ledgers: Sequence[tuple[Quorum, LedgerType]]) -> None:
-        """Let one client write several ledgers."""
+        """Start one client that writes several ledgers."""
         client = SharedClient(self._world, "shared")
         self._clients.append(client)
         for number in range(6 - self._world.tape.draw(4)):
@@ -315,7 +315,7 @@ class Run:
             self._clients.append(SimulatedDeleter(self._world, name, ledger_id))
 
     def _begin_log(self, quorum: Quorum) -> None:
-        """Let two or three clients duel for a log."""
+        """Start two or three clients that duel for a log."""
         world, tape = self._world, self._world.tape
         kind = LedgerType.PD_JOURNAL
         if tape.aside(4) == 1:
@@ -329,7 +329,7 @@ class Run:
             world.kernel.after(at_us, self._begin_owner, name, quorum, append_count, kind)
 
     def _begin_data_set(self, quorum: Quorum) -> None:
-        """Let one to three clients load into a data set, and at times one tidy it."""
+        """Start one to three clients that load into a data set, and at times one that tidies it."""
         world, tape = self._world, self._world.tape
         oracle = self._data_set = DataSetOracle(world)
         for number in range(3 - tape.draw(3)):
@@ -407,7 +407,7 @@ class Run:
             world.kernel.run_until(world.kernel.now_us + 2 * SECOND)
 
     def _leave_limbo(self) -> None:
-        """Let all bookies ask all others for what they may have lost."""
+        """Make all bookies ask all others for what they may have lost."""
         world = self._world
         if any(bookie.oracle.is_damaged for bookie in world.bookies):
             # who cannot give what it says it has keeps others in limbo
@@ -454,7 +454,7 @@ class Run:
     # ------------------------------------------------------------------ autorecovery
 
     def _repair_all(self) -> None:
-        """Let all become whole again, lose as many bookies as may be, and again."""
+        """Make all whole again, lose as many bookies as may be, and repeat."""
         world = self._world
         if self._repair is None:
             return
@@ -511,7 +511,7 @@ class Run:
         bookie.start()
 
     def _collect_all(self) -> None:
-        """Let bookies drop what was deleted, as long as the metadata store lists a ledger."""
+        """Drop what was deleted at bookies, as long as the metadata store lists a ledger."""
         world = self._world
         if world.upkeep is None or not world.metadata.current:
             return

@@ -77,7 +77,7 @@ class ConnectionsThread:
     # -------------------------------------------------------------- as BookiePool has them
 
     def subscribe(self, bookie_id: str, sink: Sink, key: object = None) -> None:
-        """Tell when the link comes and goes, beginning with now."""
+        """Report when the link comes and goes, beginning with now."""
 
         def deliver(news: News) -> None:
             assert isinstance(news, BookieUp | BookieDown), "a reply goes to whoever asked"
@@ -87,7 +87,7 @@ class ConnectionsThread:
         self._pool.link(bookie_id).subscribe(deliver)
 
     def unsubscribe(self, bookie_id: str, sink: Sink, key: object = None) -> None:
-        """Tell no more."""
+        """Report no more."""
         del sink
         self._pool.link(bookie_id).unsubscribe(self._deliveries.pop((bookie_id, key)))
 

@@ -319,7 +319,7 @@ class Cluster:
 
 
 def _with_change(core: WriterCore, metadata: LedgerMetadata) -> LedgerMetadata:
-    """Let the writer replace the bookies a and b by d and e, from entry 1 on."""
+    """Replace the bookies a and b of the writer by d and e, from entry 1 on."""
     error = RequestTimeoutError("add", 1.0)
     ensemble = ["a", "b", "c"]
     for slot, new in enumerate(("d", "e")):

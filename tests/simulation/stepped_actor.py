@@ -32,7 +32,7 @@ class SteppingBookie(Protocol):
         ...
 
     def ask_checkpoint(self, done: Callable[[], None]) -> None:
-        """Have ``done`` called when a checkpoint has ended that begins from now on."""
+        """Call ``done`` when a checkpoint has ended that begins from now on."""
         ...
 
 
@@ -47,7 +47,7 @@ class SteppedActor:
         self.ports = WaitPorts(self, Tell(self._ask_checkpoint), self, bookie.node.now_ms)
 
     def drive(self, actor: Any) -> None:  # noqa: ANN401 - any actor
-        """Have this actor take its messages, those that it has already among them."""
+        """Make this actor take its messages, those that it has already among them."""
         self._actor = actor
         self._work_soon()
 
@@ -94,7 +94,7 @@ class SteppedActor:
         self._work_soon()
 
     def _work_soon(self) -> None:
-        """Have the actor take its next message, if there is one."""
+        """Make the actor take its next message, if there is one."""
         if not self._is_working and not self._actor.actor_inbox.empty():
             self._is_working = True
             self._bookie.later(30 + self._bookie.kernel.tape.draw(4) * 300, self._work)

@@ -30,7 +30,7 @@ OTHERS = metadata_maker(bookies=("a", "b", "c"))(L)
 
 
 def store(oracle: BookieOracle) -> None:
-    """Have three entries on its disk, and one of them acknowledged."""
+    """Make a bookie with three entries on its disk, one of them acknowledged."""
     record = EntriesRecord(batch_of(L, range(3)))
     group = AppendGroup(1, [record], record.size, [], [], is_sync_news=False, is_sync_needed=True)
     oracle.synced([group])
@@ -113,7 +113,7 @@ def test_the_next_wipe_makes_it_owe_again(oracle: BookieOracle) -> None:
 
 
 def copied(oracle: BookieOracle, entry_id: int, lac: int) -> None:
-    """Have a copy of an entry come in, without a LAC but for the one in its header."""
+    """Deliver a copy of an entry, without a LAC but for the one in its header."""
     entry = batch(entry_id, [b"x"], ledger_id=L, lac=lac)
     request, *frames = add(entry, key=key_of(L), kind=LedgerType.VD_JOURNAL, is_recovery=True)
     oracle.received([Inbound(b"peer", request, tuple(frames), 100)])
@@ -126,13 +126,13 @@ def sync(key: bytes) -> Inbound:
 
 
 def told(oracle: BookieOracle, last_add_synced: int, key: bytes = key_of(L)) -> None:
-    """Have it answer a sync."""
+    """Make it answer a sync."""
     answer = SyncAnswer(request_id=1, last_add_synced=last_add_synced)
     oracle.answered(Outbound(sync(key), answer))
 
 
 def refused(oracle: BookieOracle, error: ZbkError, key: bytes) -> None:
-    """Have it refuse a sync."""
+    """Make it refuse a sync."""
     oracle.answered(Outbound(sync(key), refusal(1, 3, error)))
 
 

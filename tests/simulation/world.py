@@ -150,7 +150,7 @@ class World:
         return make
 
     def use_rights(self) -> None:
-        """Have bookies enforce rights in this run."""
+        """Make bookies enforce rights in this run."""
         self.rights = self.network.rights = Rights()
         self.metadata.watchers.append(self.rights.metadata_changed)
 

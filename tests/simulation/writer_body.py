@@ -130,7 +130,7 @@ class WriterBody:
             done(error)
 
     def flush(self, done: Callable[[ZbkError | None], None]) -> None:
-        """Tell when everything appended before is answered."""
+        """Report when everything appended before is answered."""
         self._handle(ev.Append(Flush(done), []))
 
     def close(self, done: Callable[[ZbkError | None], None] = lambda _error: None) -> None:
@@ -464,7 +464,7 @@ class WriterBody:
         self.world.metadata.submit(self.node, close, done)
 
     def _finish(self, error: ZbkError | None) -> None:
-        """Tell whoever waits still, and whoever closed it."""
+        """Answer the calls that wait still, and the close."""
         self.is_over = self._oracle.is_over = True
         abandoned = BookieUnavailableError("(all)", "the writer is given back")
         for effect in self.core.handle(ev.Abandoned(abandoned), self.node.now_ms()):

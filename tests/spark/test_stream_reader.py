@@ -428,7 +428,7 @@ class Listened:
 
 
 def listened(world: World, stream: Stream, log: zbk.Log) -> Listened:
-    """Let a stream use a client that is listened to."""
+    """Start a stream on a client that is listened to."""
     client = Listened(world.client)
     stream.reader._follower = LogFollower(cast("zbk.Client", client), log.name, b"")
     return client

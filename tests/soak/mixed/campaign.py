@@ -137,7 +137,7 @@ class _Live:
         self._threads.append(threading.Thread(target=self._killer.run, daemon=True))
 
     def run(self) -> None:
-        """Let all threads work until the time is over, and look at them meanwhile."""
+        """Run all threads until the time is over, and look at them meanwhile."""
         start_s = monotonic_s()
         for thread in self._threads:
             thread.start()
@@ -210,7 +210,7 @@ def _collect(cluster: LocalCluster, client: "zbk.Client", shelf: Shelf, say: Say
 
 
 def _scrub(cluster: LocalCluster, client: "zbk.Client") -> None:
-    """Have every bookie read all of its files once more."""
+    """Start a scrub of all files at every bookie."""
     begun = {one.bookie_id: client.scrub(one.bookie_id) for one in cluster.bookies}
     for bookie_id, status in begun.items():
         client.follow_scrub(bookie_id, status, timeout=SCRUB_TIMEOUT_S)

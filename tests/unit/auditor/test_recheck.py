@@ -51,7 +51,7 @@ class Recheck:
         return self.ledgers.create(maker)[0].ledger_id
 
     def check(self) -> None:
-        """Have one round come."""
+        """Run one round."""
         listed = list(self.ledgers.list())
         self.recheck._check_ledgers(self.connection, listed, has_lost_fences=True)
 

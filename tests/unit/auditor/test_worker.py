@@ -248,7 +248,7 @@ class Holders(FakeHolders):
 
 
 def in_limbo_alone(connection: FakeConnection) -> Holders:
-    """Let b and c be lost, too, and a be all that is left: in limbo, without any entry."""
+    """Lose b and c, too: a is all that is left, in limbo, without any entry."""
     metadata, _version = connection.ledgers.read(LEDGER_ID)
     holders = Holders(metadata)
     holders.entries["a"].clear()

@@ -59,7 +59,7 @@ def is_idle(actor: Recorder) -> bool:
 
 
 def occupied(actor: Recorder) -> Callable[[], None]:
-    """Have the actor busy in its own thread; return what lets it go on."""
+    """Keep the actor busy in its own thread; return what lets it go on."""
     begun, go_on = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -10,7 +10,7 @@ TOTAL = 1_000
 
 
 def let_in(budget: AnswerBudget, peer: PeerAnswers, size: int) -> int:
-    """Let in as many requests as there is room for; return how many."""
+    """Admit as many requests as there is room for; return how many."""
     count = 0
     while budget.has_room(peer, size):
         budget.expect(peer, size)

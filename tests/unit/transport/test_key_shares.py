@@ -29,7 +29,7 @@ def greet(peers: PeerTable, name: bytes, key: str, *, has_role: bool = False) ->
 
 
 def fill(peers: PeerTable, name: bytes, count: int) -> list[Inbound]:
-    """Have requests of a mebibyte each in flight."""
+    """Send requests of a mebibyte each, without an answer."""
     peer = peers.by_name[name]
     for _ in range(count):
         peers.take_credit(peer, MIB, is_held=False)

@@ -144,7 +144,7 @@ class Journals:
         is_sync_news: bool = True,
         has_volatile: bool = True,
     ) -> None:
-        """Tell the writer a group; ``has_volatile``: an answer in it waits for the write only."""
+        """Pass the writer a group; ``has_volatile``: an answer in it waits for the write only."""
         self.writer.tell(
             self.group(
                 ticket,

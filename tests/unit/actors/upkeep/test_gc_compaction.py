@@ -29,7 +29,7 @@ def world() -> Iterator[GarbageWorld]:
 
 
 def half_dead(world: GarbageWorld) -> list[int]:
-    """Have logs with entries of two ledgers, one of them deleted; return those that live."""
+    """Write logs with entries of two ledgers, one of them deleted; return those that live."""
     live, dead, last = (world.ledgers.create(metadata_maker())[0].ledger_id for _ in range(3))
     for first in range(0, 12, 3):
         for ledger_id in (live, dead):
@@ -41,7 +41,7 @@ def half_dead(world: GarbageWorld) -> list[int]:
 
 
 def ask(world: GarbageWorld, kind: CompactionKind | None) -> None:
-    """Have a round come, with a compaction in it, and carry it to its end."""
+    """Run a round with a compaction in it to its end."""
     world.bookie.checkpoint()
     world.gc.on_receive(GcAsked(world.gc.counts.begun_round + 1, kind))
     world.end_round()

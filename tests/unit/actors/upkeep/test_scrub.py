@@ -165,7 +165,7 @@ class ScrubWorld:
         return True
 
     def pass_time(self) -> None:
-        """Let the first of what is waited for come."""
+        """End the first of the waits."""
         interval_ms, callback = min(self.ticker.calls, key=lambda call: call[0])
         self.now_ms += interval_ms
         callback()

@@ -82,7 +82,7 @@ def test_a_lost_index_is_found_rebuilt_and_found_good(
 
 
 def claim(places: list[str]) -> None:
-    """Have the cluster know that the bookie has served."""
+    """Record in the cluster that the bookie has served."""
     store = open_store(places[1])
     registry = BookieRegistry(store)
     (bookie_id,) = registry.cookies()
@@ -91,7 +91,7 @@ def claim(places: list[str]) -> None:
 
 
 def fail_metadata(tmp_path: Path) -> None:
-    """Have the disk of the metadata store fail."""
+    """Break the disk of the metadata store."""
     (tmp_path / "metadata.db-journal").mkdir()
 
 

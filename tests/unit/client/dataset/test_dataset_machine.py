@@ -307,7 +307,7 @@ class DataSetMachine(RuleBasedStateMachine):
         return self.clock.now_ms >= load.expires_ms
 
     def _inject(self, by: int, fault: tuple[bool, int] | None) -> None:
-        """Let one of the next calls fail: its reply is lost, or it is not made."""
+        """Make one of the next calls fail: its reply is lost, or it is not made."""
         if fault is not None:
             is_lost, skip_count = fault
             store = self.stores[by]

@@ -606,7 +606,7 @@ def _interrupted_everywhere(
     act: Callable[[World, LoadTicket, DataLedger], None],
     check: Callable[[World], None] = lambda _world: None,
 ) -> int:
-    """Let an open load act before each of a collection's questions; return how many there are."""
+    """Run an open load before each of a collection's questions; return how many there are."""
     for number in count():
         world = World()
         world.load(failed_count=1)

@@ -101,7 +101,7 @@ class World(LacWatches, MetadataSource):
         self.dropped.append(number)
 
     def tell(self, lac: int) -> None:
-        """Let one bookie answer the poll that it was sent."""
+        """Answer the poll that one bookie was sent."""
         bookie_id, _known_lac, box, key = self.polls.pop(0)
         box.deliver([Reply(bookie_id, key, LacAnswer(request_id=0, lac=lac))])
 

@@ -82,7 +82,7 @@ class TailScript:
         return self._handle(EntriesUnread(ERRORS[error]))
 
     def do_wait(self, wait_ms: str) -> list[Effect]:
-        """Let time pass, and tick whenever it is due."""
+        """Pass time, and tick whenever it is due."""
         end_ms = self.now_ms + int(wait_ms)
         effects: list[Effect] = []
         while (due_ms := self.tail.due_ms) is not None and due_ms <= end_ms:

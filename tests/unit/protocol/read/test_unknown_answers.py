@@ -138,7 +138,7 @@ def test_a_bookie_that_does_not_know_a_ledger_has_synced_nothing_of_it() -> None
 
 
 def wiped(bookies: Bookies, bookie_id: str) -> None:
-    """Let a bookie lose everything, and know that it did."""
+    """Lose everything of a bookie, which knows that it did."""
     bookie = bookies[bookie_id]
     bookie.entries.clear()
     bookie.lac = -1

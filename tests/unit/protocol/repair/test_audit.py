@@ -87,7 +87,7 @@ class AuditScript:
         return self._say(TermBegun(int(term)))
 
     def do_settled(self) -> list[Effect]:
-        """Have a term whose hold is over, at 20 s."""
+        """Begin a term whose hold is over, at 20 s."""
         self._say(TermBegun(1))
         self.do_at("20000")
         self.do_looked()
@@ -98,28 +98,28 @@ class AuditScript:
         return self._say(TermEnded())
 
     def do_at(self, now_ms: str) -> list[Effect]:
-        """Let it be that time."""
+        """Pass time until then."""
         self.now_ms = int(now_ms)
         return self._say(TimePassed())
 
     def do_gone(self, *bookie_ids: str) -> list[Effect]:
-        """Let bookies vanish, all in one picture."""
+        """Remove bookies, all in one picture."""
         self.present -= set(bookie_ids)
         return self.do_pictured()
 
     def do_back(self, *bookie_ids: str) -> list[Effect]:
-        """Let bookies come back."""
+        """Bring bookies back."""
         self.present |= set(bookie_ids)
         return self.do_pictured()
 
     def do_joined(self, *bookie_ids: str) -> list[Effect]:
-        """Let bookies join, and nobody have looked yet."""
+        """Add bookies, before anything has looked at them."""
         self.cookies |= set(bookie_ids)
         self.present |= set(bookie_ids)
         return []
 
     def do_pictured(self) -> list[Effect]:
-        """Tell who is there."""
+        """Show which bookies are there."""
         return self._say(BookiesSeen(0, self._bookies()))
 
     def do_looked(self) -> list[Effect]:
@@ -134,28 +134,28 @@ class AuditScript:
         return self._say(BookiesSeen(self.look, None))
 
     def do_unseen(self, *bookie_ids: str) -> list[Effect]:
-        """Let bookies vanish, and the look at the change fail."""
+        """Remove bookies, and fail the look at the change."""
         self.present -= set(bookie_ids)
         return self._say(BookiesSeen(0, None))
 
     def do_delay(self, delay_ms: str) -> list[Effect]:
-        """Have the metadata store say a delay."""
+        """Set the delay in the metadata store."""
         return self._say(DelaySet(None if delay_ms == "none" else int(delay_ms)))
 
     def do_disable(self) -> list[Effect]:
-        """Let autorecovery rest."""
+        """Suspend autorecovery."""
         return self._say(Switched(is_enabled=False))
 
     def do_enable(self) -> list[Effect]:
-        """Let it work."""
+        """Resume autorecovery."""
         return self._say(Switched(is_enabled=True))
 
     def do_trigger(self) -> list[Effect]:
-        """Have an operator ask."""
+        """Ask as an operator."""
         return self._say(Triggered())
 
     def do_remembered(self, *words: str) -> list[Effect]:
-        """Tell how long ago checks ended: ``term=1 bookies=5000``."""
+        """Report how long ago checks ended: ``term=1 bookies=5000``."""
         ages = {one: int(ms) for one, ms in (word.split("=") for word in words)}
         term = ages.pop("term", 1)
         return self._say(ChecksRecalled(term, {CheckKind(k): ms for k, ms in ages.items()}))

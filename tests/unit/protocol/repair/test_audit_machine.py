@@ -237,7 +237,7 @@ class AuditMachine(RuleBasedStateMachine):
         assert len(self.questions) <= 3 * (self.term_count + 1) + 20
 
     def teardown(self) -> None:
-        """Let all be well but the bookies: every ledger of each lost one is published."""
+        """Mend all but the bookies: every ledger of each lost one is published."""
         self.switch(is_enabled=True)
         if self.term is None:
             self.be_elected()

@@ -72,27 +72,27 @@ class RepairScript:
         self.fragments = [*kept, Fragment(int(first), bookies)]
 
     def do_closed(self, last_entry_id: str) -> None:
-        """Let the ledger be closed there."""
+        """Close the ledger there."""
         self.state, self.last_entry_id = LedgerState.CLOSED, int(last_entry_id)
 
     def do_open(self) -> None:
-        """Let the ledger be written."""
+        """Open the ledger to a writer."""
         self.state = LedgerState.OPEN
 
     def do_recovering(self) -> None:
-        """Let the ledger be recovered by somebody."""
+        """Put the ledger into recovery by another client."""
         self.state = LedgerState.IN_RECOVERY
 
     def do_digest(self, name: str) -> None:
-        """Let the ledger have another digest type."""
+        """Give the ledger another digest type."""
         self.digest_type = DigestType(name)
 
     def do_format_1(self) -> None:
-        """Let the metadata have no key."""
+        """Remove the key from the metadata."""
         self.key = b""
 
     def do_there(self, *bookies: str) -> None:
-        """Let these bookies be registered."""
+        """Register these bookies."""
         self.registered = frozenset(bookies)
 
     def do_suspect(self, *bookies: str) -> None:
@@ -106,7 +106,7 @@ class RepairScript:
         self.aim = msgspec.structs.replace(self.aim, suspects=suspects, to_compare=names)
 
     def do_leave(self, *bookies: str) -> None:
-        """Have these bookies hold nothing any more."""
+        """Empty these bookies."""
         self.aim = msgspec.structs.replace(
             self.aim, suspects=frozenset(bookies), to_leave=frozenset(bookies)
         )
@@ -146,7 +146,7 @@ class RepairScript:
         return self._answer(BookieUnavailableError("store", "lost"))
 
     def do_at(self, now_ms: str) -> str:
-        """Let it be that time."""
+        """Pass time until then."""
         self.now_ms = int(now_ms)
         return self._answer(self.now_ms)
 
@@ -219,7 +219,7 @@ class RepairScript:
         return self._answer(MetadataConflictError("ledger 7", "changed"))
 
     def do_recovered(self, last_entry_id: str) -> str:
-        """Let the ledger be closed, and answer."""
+        """Close the ledger, and answer."""
         self.do_closed(last_entry_id)
         return self._answer(LedgerRecovered())
 

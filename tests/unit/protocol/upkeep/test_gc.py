@@ -81,7 +81,7 @@ class GarbageScript:
         return self._answer(ZbkError(" ".join(words)))
 
     def do_wait(self, until_ms: str) -> list[str]:
-        """Let it be that time."""
+        """Pass time until then."""
         passed_ms, self.now_ms = int(until_ms) - self.now_ms, int(until_ms)
         return self._answer(passed_ms)
 

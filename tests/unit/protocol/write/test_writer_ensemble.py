@@ -39,7 +39,7 @@ def cluster_up(quorum: Quorum, spare_count: int = 1) -> WriterCluster:
 
 
 def ack(cluster: WriterCluster, *slots: int) -> None:
-    """Have the bookies of these slots take and answer everything that waits for them."""
+    """Deliver everything that waits for the bookies of these slots, and their answers."""
     for slot in slots:
         bookie = cluster.bookies[slot]
         while bookie.requests or bookie.answers:

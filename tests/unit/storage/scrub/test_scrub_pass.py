@@ -149,7 +149,7 @@ def test_every_damaged_byte_of_every_index_file_is_found(*, is_in_memory: bool) 
 
 
 def _look_at_all(twinned: TwinnedStorage) -> None:
-    """Have the index in memory."""
+    """Load the index into memory."""
     for ledger_id, twin in twinned.written.items():
         resolved = twinned.storage.homes.ledger(ledger_id).resolve(sorted(twin.entries), NO_LIMIT)
         assert resolved is not None
@@ -157,7 +157,7 @@ def _look_at_all(twinned: TwinnedStorage) -> None:
 
 
 def _forget(twinned: TwinnedStorage) -> None:
-    """Have nothing of the index in memory."""
+    """Drop the index from memory."""
     (one,) = twinned.storage.directories
     cache = one.cache
     for values in (cache.pages, cache.headers):
@@ -212,7 +212,7 @@ def misplace(twinned: TwinnedStorage, ledger_id: int, entry_id: int) -> None:
 
 
 def delete(twinned: TwinnedStorage, *ledger_ids: int) -> None:
-    """Have ledgers dropped as garbage collection does."""
+    """Drop ledgers as garbage collection does."""
     (garbage,) = twinned.storage.garbages
     assert twinned.storage.mark_deleted(ledger_ids)
     assert garbage.deleted.write()
