@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.support.ledgers import metadata_maker
 from zbk.errors import (
+    ClientClosedError,
     LedgerClosedError,
     LedgerFencedError,
     MetadataUnavailableError,
@@ -65,13 +66,15 @@ class FakeLedgers:
         self.create_failure: ZbkError | None = None
         self.sync_failure: ZbkError | None = None
         self.close_failures = 0
+        self.is_closed = False
         self.on_append: Callable[[int], None] = lambda _ledger_id: None
         self._lock = threading.RLock()
         self._held: list[Callable[[], None]] | None = None
         self._next_id = 0
 
     def check_usable(self) -> None:
-        """Be always usable."""
+        if self.is_closed:
+            raise ClientClosedError
 
     def create_ledger(self, **options: Any) -> FakeLedgerWriter:  # noqa: ANN401 - create's
         if self.create_failure is not None:
@@ -83,6 +86,7 @@ class FakeLedgers:
         return FakeLedgerWriter(self, ledger_id)
 
     def recover_ledger(self, ledger_id: int, password: bytes = b"") -> FakeReader:
+        self.check_usable()
         if ledger_id not in self.entries:
             raise NoSuchLedgerError(ledger_id)
         self.fenced.add(ledger_id)

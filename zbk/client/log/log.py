@@ -75,8 +75,8 @@ class Log(WritingHandle):
         self._roll_lock = threading.Lock()
         self._is_rolling = False
         self._roll_from_ms = 0
-        self._close_from_ms = 0  # the ledger before the current one; 0: no close has failed
-        self._is_closed = False
+        self._is_closing_older = False
+        self._closed = threading.Event()
         try:
             self._driver.take_over()
         except BaseException:
@@ -84,7 +84,7 @@ class Log(WritingHandle):
             raise
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else "lost" if self._driver.is_over else "open"
+        state = "closed" if self._closed.is_set() else "lost" if self._driver.is_over else "open"
         return f"<zbk.Log {self.name} {state}>"
 
     @property
@@ -193,8 +193,8 @@ class Log(WritingHandle):
         self._check_open()
         if self._gate.entry_count:
             self._driver.roll()
-            is_left = self._driver.has_unclosed
-            self._close_from_ms = monotonic_ms() + ROLL_RETRY_MS if is_left else 0
+            if self._driver.has_unclosed:
+                self._begin_closing_older()
 
     def truncate(self, position: LogPosition) -> int:
         """Delete the ledgers that lie entirely before ``position``; return their number.
@@ -239,7 +239,7 @@ class Log(WritingHandle):
             NotDurableError: acknowledged entries of a VD ledger are not durable yet.
             MetadataUnavailableError: the metadata store does not answer.
         """
-        self._is_closed = True
+        self._closed.set()
         self._gate.close(LogClosedError(self.name))
         try:
             self._driver.close()
@@ -286,8 +286,6 @@ class Log(WritingHandle):
     def _roll_if_due(self) -> None:
         setup, gate = self._setup, self._gate
         is_due = gate.size >= setup.roll_size or 0 < setup.roll_ms <= gate.age_ms
-        if self._driver.has_unclosed:  # readers stop at its end
-            is_due |= 0 < self._close_from_ms <= monotonic_ms()
         if is_due and monotonic_ms() >= self._roll_from_ms and self._begin_roll():
             name = f"zbk-roll-{self.name}"
             threading.Thread(target=self._roll, name=name, daemon=True).start()
@@ -295,20 +293,17 @@ class Log(WritingHandle):
     def _begin_roll(self) -> bool:
         """Return true if this thread may start a roll now."""
         with self._roll_lock:
-            if self._is_rolling or self._is_closed:
+            if self._is_rolling or self._closed.is_set():
                 return False
             self._is_rolling = True
             return True
 
     def _roll(self) -> None:
         try:
-            if self._driver.has_unclosed:
-                self._driver.close_older()
-            else:
-                self.roll()
+            self.roll()
         except ZbkError as error:
             self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
-            if not self._is_closed:
+            if not self._closed.is_set():
                 LOG.warning(
                     "client.roll_postponed",
                     "log %(log)s could not be rolled: %(error)s",
@@ -320,6 +315,43 @@ class Log(WritingHandle):
             LOG.exception("client.roll_failed", "rolling log %(log)s failed", log=self.name)
         finally:
             self._is_rolling = False
+
+    def _begin_closing_older(self) -> None:
+        with self._roll_lock:
+            if self._is_closing_older or self._closed.is_set():
+                return
+            self._is_closing_older = True
+        name = f"zbk-close-{self.name}"
+        threading.Thread(target=self._close_older, name=name, daemon=True).start()
+
+    def _close_older(self) -> None:
+        """Close the ledger that a roll has left open, later: readers stop at its end until then."""
+        is_left = True
+        while is_left and not self._closed.wait(ROLL_RETRY_MS / 1000):
+            try:
+                self._driver.close_older()
+            except ZbkError as error:
+                if self._is_usable:
+                    LOG.warning(
+                        "client.close_postponed",
+                        "log %(log)s: the ledger before the current one could not be closed: "
+                        "%(error)s",
+                        log=self.name,
+                        error=error,
+                    )
+            except Exception:
+                LOG.exception("client.roll_failed", "rolling log %(log)s failed", log=self.name)
+            with self._roll_lock:  # a roll at this moment begins anew
+                is_left = self._driver.has_unclosed and not self._driver.is_over and self._is_usable
+                self._is_closing_older = is_left
+
+    @property
+    def _is_usable(self) -> bool:
+        try:
+            self._setup.client.check_usable()
+        except ZbkError:
+            return False
+        return True
 
     def _reading(self) -> LogReading:
         setup = self._setup
@@ -333,7 +365,7 @@ class Log(WritingHandle):
 
     def _check_open(self) -> None:
         self._setup.client.check_usable()
-        if self._is_closed:
+        if self._closed.is_set():
             raise LogClosedError(self.name)
 
     def _timeout_s(self, timeout: float | None) -> float:

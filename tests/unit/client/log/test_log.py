@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -227,22 +228,38 @@ def test_a_ledger_that_could_not_be_closed_is_closed_before_the_next_roll(
     assert cluster.ledgers.closed == {0, 1}
 
 
-def test_a_ledger_that_could_not_be_closed_is_closed_by_later_appends(
+def test_a_ledger_that_could_not_be_closed_is_closed_without_another_append(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readers stop at its end, whatever is acknowledged after it."""
     monkeypatch.setattr("zbk.client.log.log.ROLL_RETRY_MS", 1)
     log = cluster.log()
-    log.append(b"a")
-    cluster.ledgers.close_failures = 1
-    log.roll()
-
-    def is_closed() -> bool:
+    for older in range(2):
+        log.append(b"a")
+        cluster.ledgers.close_failures = 3
+        log.roll()
         log.append(b"b")
-        return cluster.ledgers.closed == {0}
 
-    wait_until(is_closed)
-    assert log.ledger_id == 1
+        wait_until(partial(cluster.ledgers.closed.__contains__, older))
+
+        assert log.ledger_id == older + 1
+
+
+def test_a_ledger_that_could_not_be_closed_is_left_to_others_when_the_client_is_closed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("zbk.client.log.log.ROLL_RETRY_MS", 1)
+    log = cluster.log()
+    log.append(b"a")
+    cluster.ledgers.close_failures = 10**9
+    cluster.ledgers.is_closed = True
+
+    log._driver.roll()
+    log._begin_closing_older()
+
+    wait_until(lambda: not log._is_closing_older)
+    assert cluster.ledgers.closed == set()
+    assert caplog.records == []
 
 
 def test_a_log_is_not_closed_before_a_ledger_that_is_being_recovered(cluster: Cluster) -> None:
