@@ -43,7 +43,7 @@ demo-zookeeper: $(STAMPS)/zookeeper ## the same on a real ZooKeeper (downloads 0
 demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, the same read back
 	@$(BIN)/python -m zbk demo spark $(ARGS)
 
-test: $(STAMPS)/spark-classes ## all tests but the soak; six minutes on two cores
+test: $(STAMPS)/test-caches ## all tests but the soak; six minutes on two cores
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
 
 package: $(STAMPS)/dev ## wheel, sdist, bill of materials in dist/; install them under every Python found, run the Dockerfile's commands
@@ -123,9 +123,10 @@ $(STAMPS)/build: $(STAMPS)/venv requirements/build.txt
 	@$(INSTALL) --require-hashes -r requirements/build.txt
 	@touch $@
 
-$(STAMPS)/spark-classes: $(STAMPS)/dev
-	@echo "making an archive of Spark's classes, with which tests of Spark start sooner (once)" >&2
-	@-$(BIN)/python -m tests.support.spark_classes >/dev/null 2>&1
+$(STAMPS)/test-caches: $(STAMPS)/dev
+	@echo "compiling the tests, and making an archive of Spark's classes, with which they start sooner (once)" >&2
+	@$(BIN)/python -m tests.support.spark_classes >/dev/null 2>&1 & \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1; wait
 	@touch $@
 
 $(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/bench $(STAMPS)/dev: PYSPARK = yes
