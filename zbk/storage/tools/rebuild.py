@@ -20,13 +20,14 @@ of another one has.
 The journal is not changed: the next start replays it over the new index.
 
 The tail of an unsealed log may be torn, and a log that was begun after the last log mark may hold
-anything: the journal has those entries. All other damage may hide entries.
+anything: the journal has those entries. All other damage may hide entries. A log that compaction
+made has a later id than the mark, and the journal has nothing of it: the census promises its bytes.
 
 Source: BookKeeper's ``InterleavedStorageRegenerateIndexOp``, which forgets fences.
 """
 
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Final
 
@@ -42,7 +43,7 @@ from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.disk.small_file import file_size
 from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE
-from zbk.storage.entry_logs.location import location_of
+from zbk.storage.entry_logs.location import OFFSET_MAX, location_of
 from zbk.storage.gc.compaction_note import CompactionNote
 from zbk.storage.index.census import Census
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
@@ -125,6 +126,7 @@ class IndexRebuild:
         self._losses: list[CorruptRecordError] = []
         self._torn_tails: list[str] = []
         self._is_log_set_known = False
+        self._counted_sizes: Mapping[int, int] = {}  # least bytes of the logs in the census
         self._read_count = 0  # copies count
 
     def run(self) -> RebuildReport | None:
@@ -223,6 +225,7 @@ class IndexRebuild:
         self._known.named_ids.update(lost.ledger_ids)
         self._is_old_whole &= not lost.ledger_ids
         self._is_log_set_known = lost.least_sizes is not None
+        self._counted_sizes = lost.known_sizes
         for log in lost.logs:
             told = (
                 "is missing" if log.size is None else f"ends here, and had {log.least_size} bytes"
@@ -236,12 +239,15 @@ class IndexRebuild:
         promised_log_id = 0 if self._mark is None else self._mark.entry_log_id
         for log_id in log_ids(self._files, directory):
             path = log_path(directory, log_id)
-            self._scan_log(cache, path, log_id, may_hide=log_id <= promised_log_id)
+            is_marked = log_id <= promised_log_id
+            promised_size = OFFSET_MAX if is_marked else self._counted_sizes.get(log_id, 0)
+            self._scan_log(cache, path, log_id, promised_size)
             self._sync(path)
         # the index must not point at logs that a loss of power can take
         self._files.sync_dir(directory)
 
-    def _scan_log(self, cache: LedgerCache, path: str, log_id: int, *, may_hide: bool) -> None:
+    def _scan_log(self, cache: LedgerCache, path: str, log_id: int, promised_size: int) -> None:
+        """Index the entries of a log; damage within ``promised_size`` may hide entries."""
         inspection = EntryLogInspection(self._files, path, self._bookie_id)
         pending: list[Fault] = []
         losses: list[Fault] = []
@@ -260,8 +266,7 @@ class IndexRebuild:
             losses += pending
         elif pending:
             self._torn_tails.append(path)
-        if may_hide:
-            self._losses += [_loss(path, fault) for fault in losses]
+        self._losses += [_loss(path, one) for one in losses if one.offset < promised_size]
 
     def _put(self, cache: LedgerCache, log_id: int, block: FoundBlock) -> None:
         ledger_id = block.header.ledger_id

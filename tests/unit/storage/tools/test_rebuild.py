@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.bookie_storages import BOOKIE_ID, KEY, TwinnedStorage, storage_on
+from tests.support.compactions import Compactor
 from tests.support.crash_points import left_by_crashes
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import (
@@ -22,6 +23,7 @@ from zbk.errors import (
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.directory.wipe import remove_tree
 from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import FOOTER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
 from zbk.storage.tools.inspect_entry_log import EntryLogInspection, FoundBlock
@@ -339,6 +341,32 @@ def test_damage_to_a_log_of_which_the_journal_has_everything_is_no_loss() -> Non
 
     assert report is not None
     check(twin)
+
+
+def test_damage_to_a_compacted_log_is_a_loss_although_its_id_is_later_than_the_mark() -> None:
+    """B3: the journal has nothing of the entries that compaction moved there."""
+    twin = TwinnedStorage(SimulatedDisk(), log_size_max=900)
+    twin.open()
+    for first in range(0, 30, 3):
+        twin.add(7, range(first, first + 3))
+        twin.add(8, range(first, first + 3))
+    twin.finish_checkpoint()
+    (garbage,) = twin.storage.garbages
+    assert garbage.deleted.mark([8])
+    assert garbage.deleted.write()
+    garbage.drop([8])
+    assert Compactor(twin.storage).major()
+    made = twin.disk.paths("/l/logs/")[-1]
+    mark = twin.storage.directories[0].last_mark.mark
+    assert mark is not None
+    assert made > log_path("/l/logs", mark.entry_log_id)
+    twin.sync()
+    twin.kill()
+    lose_index(twin.disk)
+    twin.disk.flip_bit(made, 8 * 100)
+
+    with pytest.raises(CorruptRecordError, match="nothing was changed"):
+        rebuild(twin.disk, tell_all)
 
 
 def test_a_deleted_ledger_stays_away() -> None:
