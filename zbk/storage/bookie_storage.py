@@ -6,7 +6,8 @@
 A bookie may have several of both. All records of a ledger go to the journal of one journal
 directory (``zbk.storage.journal.journals``). A ledger lives in one of the ledger directories
 forever (``zbk.storage.ledger_homes``). A ledger that no directory has, and whose first record is
-replayed, may go to any directory, and stays there.
+replayed, may go to any directory, and stays there; one that bypasses the journal goes to the
+directory whose entry logs have its entries.
 
 This module opens, checkpoints and closes. Callers work on a ledger through ``homes``, which gives
 the ledger in its home directory.
@@ -41,6 +42,7 @@ from zbk.errors import NoSpaceError
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.directory.disk_reserve import DiskReserve
 from zbk.storage.directory.limbo import LimboFile
+from zbk.storage.directory_parts import DirectoryLimits
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
@@ -52,7 +54,7 @@ from zbk.storage.index.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE
 from zbk.storage.journal.journal import SEGMENT_SIZE, Journal
 from zbk.storage.journal.journals import Journals
 from zbk.storage.journal.segment import NO_POSITION, JournalPosition
-from zbk.storage.ledger_directory import DirectoryLimits, LedgerDirectory, SharedParts
+from zbk.storage.ledger_directory import LedgerDirectory, SharedParts
 from zbk.storage.ledger_homes import LedgerHomes
 from zbk.storage.replay import Replayer
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds

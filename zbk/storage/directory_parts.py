@@ -1,15 +1,28 @@
-"""The parts of one ledger directory, as those see them that maintain it: ``gc`` and ``scrub``."""
+"""The parts of one ledger directory, as those see them that maintain it: ``gc`` and ``scrub``.
+
+With the limits of a directory.
+"""
 
 import msgspec
 
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.entry_logs.entry_log import EntryLogs
 from zbk.storage.entry_logs.lost_regions import LostRegions
+from zbk.storage.entry_logs.own_logs import OwnLogLimits
 from zbk.storage.index.census import Census
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
 from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.storage.journal.last_mark import LastMark
 from zbk.system.files import FileSystem
+
+
+class DirectoryLimits(msgspec.Struct, frozen=True):
+    """The limits of one ledger directory."""
+
+    log_size_max: int
+    own_logs: OwnLogLimits
+    memory_size_max: int
+    ledger_count_max: int
 
 
 class DirectoryParts(msgspec.Struct, frozen=True):

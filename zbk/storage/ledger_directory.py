@@ -35,7 +35,7 @@ from zbk.storage.checkpoint import DirectoryFlush
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.directory.lost_files import LostFiles, look
 from zbk.storage.directory.unfinished import check_finished, check_whole
-from zbk.storage.directory_parts import DirectoryParts
+from zbk.storage.directory_parts import DirectoryLimits, DirectoryParts
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OpenFiles
@@ -45,7 +45,7 @@ from zbk.storage.entry_logs.left_logs import LeftLogs
 from zbk.storage.entry_logs.location import entry_locations
 from zbk.storage.entry_logs.lost_regions import LostRegions
 from zbk.storage.entry_logs.new_logs import NewLogs
-from zbk.storage.entry_logs.own_logs import SHARED_LOG, OwnLogLimits
+from zbk.storage.entry_logs.own_logs import SHARED_LOG
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.garbage import Garbage
 from zbk.storage.index.census import Census
@@ -59,7 +59,7 @@ from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.storage.tools.reindex import Reindex
-from zbk.storage.unjournaled import UnjournaledScan
+from zbk.storage.unjournaled import UnjournaledScan, gained_ledgers
 from zbk.system.event_log import EventLog
 from zbk.system.files import FileSystem
 
@@ -74,15 +74,6 @@ class SharedParts(msgspec.Struct, frozen=True):
     open_files: OpenFiles
     fail_stop: FailStop
     damaged: DamagedEntryIds
-
-
-class DirectoryLimits(msgspec.Struct, frozen=True):
-    """The limits of one ledger directory."""
-
-    log_size_max: int
-    own_logs: OwnLogLimits
-    memory_size_max: int
-    ledger_count_max: int
 
 
 class LedgerDirectory:
@@ -208,6 +199,12 @@ class LedgerDirectory:
         if self.deleted.mark_ranges(noted):
             self.deleted.write()
         self.garbage.finish()
+
+    def gained_ledgers(self) -> Collection[int]:
+        """Return the ledgers with entries in what the logs had gained before this start."""
+        return gained_ledgers(
+            self._files, f"{self.path}/logs", owner=self._owner, known_sizes=self._indexed_sizes
+        )
 
     def find_unjournaled(self, is_deleted: Callable[[int], bool]) -> int:
         """Index the entries that only the entry logs have; return their number. After the replay.

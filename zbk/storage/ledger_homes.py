@@ -21,7 +21,7 @@ class LedgerHomes:
     """Finds and chooses homes. A lone directory is the home of every ledger."""
 
     def __init__(self, directories: Sequence[LedgerDirectory], journal_count: int) -> None:
-        self._directories = directories
+        self.directories = directories
         self._journal_count = journal_count
         self._crowded: frozenset[str] = frozenset()
         self._homes: dict[int, LedgerDirectory] = {}
@@ -39,7 +39,7 @@ class LedgerHomes:
         """
         home = self._only or self._homes.get(ledger_id)
         if home is None:
-            home = next((one for one in self._directories if one.has(ledger_id)), None)
+            home = next((one for one in self.directories if one.has(ledger_id)), None)
             if home is not None:
                 self._remember(ledger_id, home)
         return home
@@ -65,18 +65,20 @@ class LedgerHomes:
             raise NoSuchLedgerError(ledger_id)
         return StoredLedger(home, home.cache.handle(ledger_id))
 
-    def place(self, ledger_id: int) -> StoredLedger:
+    def place(self, ledger_id: int, holder: LedgerDirectory | None = None) -> StoredLedger:
         """Return a ledger in its home, or in the home of a new one; ``set_ledger_key`` makes it.
+
+        ``holder``: the home of a new one, if its entries are in a directory already.
 
         Raises:
             CorruptRecordError: its index is damaged: neither yes nor no.
         """
-        home = self.find(ledger_id) or self._choose(ledger_id)
+        home = self.find(ledger_id) or holder or self._choose(ledger_id)
         return StoredLedger(home, home.cache.handle(ledger_id))
 
     def _choose(self, ledger_id: int) -> LedgerDirectory:
-        roomy = [one for one in self._directories if one.path not in self._crowded]
-        choice = roomy or self._directories
+        roomy = [one for one in self.directories if one.path not in self._crowded]
+        choice = roomy or self.directories
         # ledger ids reach each pair of journal and directory
         return choice[ledger_id // self._journal_count % len(choice)]
 

@@ -10,7 +10,7 @@ Threads: the owner's, once, before the bookie serves.
 Source: BookKeeper's ``BookieImpl.readJournal``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import filterfalse
 from typing import Final, assert_never
 
@@ -81,6 +81,7 @@ class Replayer:
         self.orphan_count = 0  # records of ledgers that the bookie does not have
         self.promised = Promised()  # entries that only the entry logs have
         self._keyed: set[int] = set()  # ledgers whose key records were applied
+        self._gained: list[tuple[LedgerDirectory, Collection[int]]] | None = None
         self._known: dict[int, StoredLedger] = {}  # none of them goes meanwhile
         self._waiting: list[EntryBatch] = []
         self._waiting_size = 0
@@ -213,8 +214,21 @@ class Replayer:
         return secret is not None
 
     def _set_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
-        home = self._homes.place(ledger_id).home
+        holder = None if level_of(ledger_type).is_journaled else self._holder_of(ledger_id)
+        home = self._homes.place(ledger_id, holder).home
         home.cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
+
+    def _holder_of(self, ledger_id: int) -> LedgerDirectory | None:
+        """Return the directory whose entry logs have entries of a ledger that no index has.
+
+        The choice of a new home may differ from that of the process before, which had other
+        directories to choose from, and the journal does not bring these entries to another one.
+        """
+        if len(self._homes.directories) == 1 or self._homes.find(ledger_id) is not None:
+            return None
+        if self._gained is None:
+            self._gained = [(one, one.gained_ledgers()) for one in self._homes.directories]
+        return next((one for one, ids in self._gained if ledger_id in ids), None)
 
     def _apply_entries(self, ledger: StoredLedger, batch: EntryBatch) -> None:
         if batch.first_entry_id <= self._waiting_until.get(batch.ledger_id, -1):

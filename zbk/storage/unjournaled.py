@@ -42,6 +42,32 @@ from zbk.storage.journal.record import SyncedEntriesRecord
 from zbk.system.files import File, FileSystem
 
 
+def gained_ledgers(
+    files: FileSystem, directory: str, *, owner: bytes, known_sizes: Mapping[int, int]
+) -> set[int]:
+    """Return the ledgers with whole blocks after ``known_sizes`` in the logs of a directory.
+
+    Only these logs show in which directory a new bypass ledger is. Logs that cannot be read are
+    left to ``UnjournaledScan``, which follows.
+    """
+    found: set[int] = set()
+    for log_id in log_ids(files, directory):
+        start = max(LOG_HEADER_SIZE, known_sizes.get(log_id, 0))
+        path = log_path(directory, log_id)
+        with (
+            suppress(OSError, CorruptRecordError, CookieMismatchError),
+            closing(files.open(path, write=False)) as file,
+        ):
+            if file.size() <= start:
+                continue
+            check_log_header(file.pread(LOG_HEADER_SIZE, 0), owner, log_id, path)
+            walk = BlockWalk(file, log_seed(owner, log_id))
+            for one in walk.blocks(is_body_read=False, start=start):
+                if isinstance(one, Block) and one.is_intact:
+                    found.add(one.header.ledger_id)
+    return found
+
+
 class UnjournaledScan:
     """The scan of one ledger directory.
 

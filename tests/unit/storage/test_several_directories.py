@@ -79,6 +79,29 @@ def test_new_ledgers_go_somewhere_even_if_all_directories_are_avoided(disk: Simu
     assert storage.homes.info(1) is not None
 
 
+@pytest.mark.parametrize("is_stopped_well", [False, True])
+def test_a_bypass_ledger_is_found_again_in_the_directory_that_has_its_entries(
+    disk: SimulatedDisk, *, is_stopped_well: bool
+) -> None:
+    """The choice by its id leads to another directory; the journal has its key, and no entry."""
+    storage = opened(disk)
+    storage.homes.avoid(["/l1"])
+    storage.homes.place(0).home.cache.set_ledger_key(0, KEY, LedgerType.VD_BYPASS_JOURNAL)
+    ledger, batch = storage.homes.ledger(0), batch_of(0, range(5))
+    ledger.index.prepare(batch.entry_ids)
+    ledger.home.add([batch], [ledger.index], bypass_ids={0})
+    key = LedgerKeyRecord(0, KEY, LedgerType.VD_BYPASS_JOURNAL)
+    storage.journals.by_number[0].append([key])
+    if is_stopped_well:  # without a last checkpoint, as on a full disk
+        storage.close()
+    disk.process_crash()
+
+    storage = opened(disk)
+
+    assert home(storage, 0) == "/l2"
+    assert read_all(storage, 0, range(5)) == batch.body
+
+
 def test_a_ledger_that_is_nowhere_is_in_no_directory(disk: SimulatedDisk) -> None:
     storage = opened(disk)
 
