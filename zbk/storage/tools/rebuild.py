@@ -15,7 +15,7 @@ A crash before the note leaves the old index; after it, ``run`` continues the sw
 are left out. For ledgers whose header was lost, see ``tools.rebuild_sources``.
 
 With several ledger directories it rebuilds the index of one of them, without ledgers that the index
-of another one has.
+of another one has, or that a start replays from their first record and the logs here do not have.
 
 The journal is not changed: the next start replays it over the new index.
 
@@ -160,7 +160,9 @@ class IndexRebuild:
         cache = self._new.begin(self._open_files, self._fail_stop)
         self._scan_logs(cache)
         for ledger_id in sorted(self._known.named_ids):
-            self._take_in(cache, ledger_id)
+            # another directory may have its entries, which the start finds out
+            if not (self._other_ledger_dirs and self._known.is_replayed(ledger_id)):
+                self._take_in(cache, ledger_id)
         for ledger_id in self._known_ids():
             self._comparison.compare(cache, ledger_id)
         is_told_whole = all(map(self._known.is_told_whole, self._known_ids()))

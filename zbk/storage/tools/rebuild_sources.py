@@ -117,6 +117,10 @@ class KnownLedgers:
         """Return whether the old index, or the replay of a start, has every entry of a ledger."""
         return ledger_id in self._headers or ledger_id in self._replayed_ids
 
+    def is_replayed(self, ledger_id: int) -> bool:
+        """Return whether no index has a ledger, and a start replays it from its first record."""
+        return ledger_id in self._replayed_ids and ledger_id not in self._headers
+
     def new_header(self, ledger_id: int) -> LedgerIndex | None:
         """Return a new header, without pages; ``None`` for a deleted ledger.
 

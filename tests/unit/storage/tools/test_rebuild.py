@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from tests.support.bookie_storages import BOOKIE_ID, KEY, TwinnedStorage, storage_on
+from tests.support import several_directories as several
+from tests.support.batches import batch_of
+from tests.support.bookie_storages import BOOKIE_ID, KEY, TwinnedStorage, read_all, storage_on
 from tests.support.compactions import Compactor
 from tests.support.crash_points import left_by_crashes
 from tests.support.simulated_disk import Fault, SimulatedDisk
@@ -26,6 +28,7 @@ from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import FOOTER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
+from zbk.storage.journal.record import LedgerKeyRecord
 from zbk.storage.tools.inspect_entry_log import EntryLogInspection, FoundBlock
 from zbk.storage.tools.rebuild import IndexRebuild, RebuildReport
 from zbk.storage.tools.rebuild_sources import LedgerSecret
@@ -367,6 +370,36 @@ def test_damage_to_a_compacted_log_is_a_loss_although_its_id_is_later_than_the_m
 
     with pytest.raises(CorruptRecordError, match="nothing was changed"):
         rebuild(twin.disk, tell_all)
+
+
+def test_a_new_ledger_of_another_directory_stays_there() -> None:
+    """Only the logs there have its entries, and no index has it before a checkpoint."""
+    disk, kind = SimulatedDisk(), LedgerType.VD_BYPASS_JOURNAL
+    storage = several.opened(disk)
+    for ledger_id in (0, 2):
+        storage.homes.place(ledger_id).home.cache.set_ledger_key(ledger_id, KEY, kind)
+        ledger, batch = storage.homes.ledger(ledger_id), batch_of(ledger_id, range(5))
+        ledger.index.prepare(batch.entry_ids)
+        ledger.home.add([batch], [ledger.index], bypass_ids={ledger_id})
+        storage.journals.by_number[0].append([LedgerKeyRecord(ledger_id, KEY, kind)])
+    assert [several.home(storage, one) for one in (0, 2)] == list(several.LEDGERS)
+    disk.process_crash()
+    first, second = several.LEDGERS
+
+    for path, other in ((first, second), (second, first)):
+        IndexRebuild(
+            disk,
+            journal_dir=several.JOURNALS,
+            ledger_dir=path,
+            bookie_id=BOOKIE_ID,
+            ask_others=ask_nobody,
+            other_ledger_dirs=(other,),
+        ).run()
+
+    storage = several.opened(disk)
+    assert [several.home(storage, one) for one in (0, 2)] == list(several.LEDGERS)
+    for ledger_id in (0, 2):
+        assert read_all(storage, ledger_id, range(5)) == batch_of(ledger_id, range(5)).body
 
 
 def test_a_deleted_ledger_stays_away() -> None:
