@@ -172,10 +172,12 @@ class Compaction:
     def relocate(self, run: Run, source_ids: Collection[int]) -> int:
         """Point the index at copies of entries that it has in the sources; return their number.
 
+        A deleted ledger that is not noted yet, for lack of room, still has its index.
+
         Raises:
             CorruptRecordError: the index is damaged there; it is as it was.
         """
-        if run.ledger_id in self._deleted:
+        if run.ledger_id in self._deleted.noted:
             return 0
         try:
             found = self._cache.handle(run.ledger_id).locations_of(run.entry_ids)

@@ -111,6 +111,18 @@ def test_a_deleted_ledger_has_nothing_to_move_and_nothing_that_is_read() -> None
     assert list(moving.core.live_places(moving.run)) == []
 
 
+def test_a_ledger_whose_deletion_no_disk_has_room_to_note_is_moved_like_the_others() -> None:
+    """Its index points at the source until it is dropped, and that is no damage."""
+    moving = Moving()
+    (garbage,) = moving.storage.garbages
+    assert garbage.deleted.mark([LEDGER_ID])
+
+    assert moving.core.relocate(moving.copies(), {SOURCE}) == len(IDS)
+
+    assert not moving.core.has_pointer(moving.run)
+    assert moving.locations == moving.copies().locations
+
+
 def test_a_log_that_is_trusted_is_known_until_it_is_forgotten() -> None:
     counts = LiveCounts()
     counts.trust(SOURCE)
