@@ -15,7 +15,8 @@ A crash before the note leaves the old index; after it, ``run`` continues the sw
 are left out. For ledgers whose header was lost, see ``tools.rebuild_sources``.
 
 With several ledger directories it rebuilds the index of one of them, without ledgers that the index
-of another one has, or that a start replays from their first record and the logs here do not have.
+or the census of another one has, and without those that a start replays from their first record and
+the logs here do not have.
 
 The journal is not changed: the next start replays it over the new index.
 
@@ -210,6 +211,7 @@ class IndexRebuild:
 
         Raises:
             BookieError: those ledgers are not known.
+            CorruptRecordError: the last mark, or the note of deleted ledgers, is damaged there.
         """
         for directory in self._other_ledger_dirs:
             root = f"{directory}/index"
@@ -218,7 +220,9 @@ class IndexRebuild:
                     f"{root} is missing, too, and the ledgers in it are not known: put it "
                     "back, or take the directory out of service with `zbk bookie retire-dir`"
                 )
-            self._taken.update(dict.fromkeys(ledger_ids(self._files, root), False))
+            there = ledger_ids(self._files, root)
+            lost = look(self._files, directory, self._owner).ledger_ids  # its own rebuild has them
+            self._taken.update(dict.fromkeys((*there, *lost), False))
             self._elsewhere_ids.update(self._taken)
 
     def _miss_files(self) -> None:

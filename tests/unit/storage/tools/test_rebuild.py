@@ -402,6 +402,33 @@ def test_a_new_ledger_of_another_directory_stays_there() -> None:
         assert read_all(storage, ledger_id, range(5)) == batch_of(ledger_id, range(5)).body
 
 
+def test_a_ledger_whose_index_file_another_directory_has_lost_stays_there() -> None:
+    """The journal names it still; the census there has it, and the logs there have its entries."""
+    disk = SimulatedDisk()
+    twin = several.filled(disk)
+    twin.finish_checkpoint()
+    assert several.home(twin.storage, 2) == "/l2"
+    twin.add(2, range(5, 7))
+    twin.sync()
+    twin.kill()
+    disk.remove_at_rest("/l2/index/00/00/0000000000000002.idx")
+    first, second = several.LEDGERS
+
+    for path, other in ((first, second), (second, first)):
+        IndexRebuild(
+            disk,
+            journal_dir=several.JOURNALS,
+            ledger_dir=path,
+            bookie_id=BOOKIE_ID,
+            ask_others=tell_all,
+            other_ledger_dirs=(other,),
+        ).run()
+
+    twin.open()
+    assert several.home(twin.storage, 2) == "/l2"
+    assert read_all(twin.storage, 2, range(7))
+
+
 def test_a_deleted_ledger_stays_away() -> None:
     twin = filled()
     deleted = DeletedLedgers(twin.disk, "/l", owner=BOOKIE_ID.encode(), fail_stop=FailStop())
