@@ -34,6 +34,7 @@ from typing import Final
 
 import msgspec
 
+from zbk.durability.level import level_of
 from zbk.errors import BookieError, CookieMismatchError, CorruptRecordError, ZbkError
 from zbk.protocol.entry.digest import checksum
 from zbk.storage.directory import unfinished
@@ -83,7 +84,7 @@ class RebuildReport(msgspec.Struct, frozen=True):
     fenced_ids: tuple[int, ...]  # ledgers whose header was lost
     left_out_ids: tuple[int, ...]  # deleted ledgers
     torn_tails: tuple[str, ...]  # of unsealed logs
-    whole: LedgerRanges = LedgerRanges()  # ledgers without a missing entry
+    whole: LedgerRanges = LedgerRanges()  # ledgers that certainly miss no entry
 
 
 class IndexRebuild:
@@ -122,6 +123,7 @@ class IndexRebuild:
         self._comparison = IndexComparison(self._root, self._reader, self._known)
         self._taken: dict[int, bool] = {}  # by ledger: whether it is in the new index
         self._elsewhere_ids: set[int] = set()
+        self._unjournaled_ids: set[int] = set()
         self._mark: LogMark | None = None
         self._is_old_whole = files.exists(self._root)
         self._losses: list[CorruptRecordError] = []
@@ -293,6 +295,8 @@ class IndexRebuild:
         self._taken[ledger_id] = header is not None
         if header is None:
             return False
+        if not level_of(header.ledger_type).is_journaled:
+            self._unjournaled_ids.add(ledger_id)
         cache.set_ledger_key(ledger_id, header.ledger_key, header.ledger_type)
         index = cache.handle(ledger_id)
         index.set_explicit_lac(header.explicit_lac)
@@ -352,6 +356,8 @@ class IndexRebuild:
     def _report(self) -> RebuildReport:
         here = self._known_ids()
         is_whole = self._is_log_set_known and not self._losses
+        # a lost log after the last mark may have had entries of the others, and nothing tells now
+        journaled = (one for one in here if one not in self._unjournaled_ids)
         return RebuildReport(
             ledger_count=len(here),
             entry_count=self._comparison.entry_count,
@@ -361,7 +367,7 @@ class IndexRebuild:
             fenced_ids=tuple(sorted(self._known.fenced_ids)),
             left_out_ids=tuple(sorted(set(self._taken) - set(here) - self._elsewhere_ids)),
             torn_tails=tuple(self._torn_tails),
-            whole=LedgerRanges().with_ids(here if is_whole else ()),
+            whole=LedgerRanges().with_ids(journaled if is_whole else ()),
         )
 
 

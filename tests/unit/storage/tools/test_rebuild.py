@@ -28,7 +28,7 @@ from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import FOOTER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
-from zbk.storage.journal.record import LedgerKeyRecord
+from zbk.storage.journal.record import LedgerKeyRecord, SyncedEntriesRecord
 from zbk.storage.tools.inspect_entry_log import EntryLogInspection, FoundBlock
 from zbk.storage.tools.rebuild import IndexRebuild, RebuildReport
 from zbk.storage.tools.rebuild_sources import LedgerSecret
@@ -370,6 +370,31 @@ def test_damage_to_a_compacted_log_is_a_loss_although_its_id_is_later_than_the_m
 
     with pytest.raises(CorruptRecordError, match="nothing was changed"):
         rebuild(twin.disk, tell_all)
+
+
+def test_a_ledger_that_has_lost_entries_which_no_index_had_does_not_leave_limbo() -> None:
+    """They were in a log after the last mark, of which neither census nor journal knows more."""
+    disk, kind = SimulatedDisk(), LedgerType.VD_BYPASS_JOURNAL
+    storage = storage_on(disk)
+    storage.open()
+    storage.homes.place(7).home.cache.set_ledger_key(7, KEY, kind)
+    ledger, batch = storage.homes.ledger(7), batch_of(7, range(5))
+    ledger.index.prepare(batch.entry_ids)
+    ledger.home.add([batch], [ledger.index], bypass_ids={7})
+    storage.journal.append([LedgerKeyRecord(7, KEY, kind), SyncedEntriesRecord(7, 0, 4)])
+    storage.journal.sync()
+    disk.process_crash()
+    disk.remove_at_rest(disk.paths("/l/logs/")[-1])
+    storage = storage_on(disk)
+    storage.open(was_killed=True)
+    assert storage.limbo.limbo.is_miss_unknown(7, kind)
+    storage.close()
+
+    report = rebuild(disk, tell_all)
+
+    assert report is not None
+    assert report.ledger_count == 1
+    assert 7 not in report.whole
 
 
 def test_a_new_ledger_of_another_directory_stays_there() -> None:
