@@ -27,6 +27,9 @@ Decision: a pass that an operator requests begins with a checkpoint. It reads wh
 has, and must see entries that were written just before. It waits at most ``CHECKPOINT_WAIT_MS`` for
 a checkpoint that a full disk delays.
 
+Decision: a pass that found damage in the index on disk of which memory has the content ends with a
+checkpoint, which writes it again. On a bookie without adds no other checkpoint is due.
+
 Decision: a pass that ends with the bookie is not resumed. The next one begins an interval after the
 start.
 
@@ -53,7 +56,7 @@ from zbk.protocol.upkeep.scrub_pace import ScrubPace
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds, EndDamagePass, RecordDamage
 from zbk.storage.scrub.scrub_effects import DiskStateOf, LocationsOf, Paid, Pause, ScrubEffect
 from zbk.storage.scrub.scrub_pass import ScrubPass
-from zbk.storage.scrub.scrub_view import ScrubView
+from zbk.storage.scrub.scrub_view import DiskState, ScrubView
 from zbk.system.clock import wall_ms
 from zbk.system.event_log import EventLog
 
@@ -161,6 +164,7 @@ class ScrubActor(BookieActor):
         self._asked_pass = 0
         self._is_checkpoint_wanted = False  # by the pass that begins next
         self._is_of_index = False  # the pass under way leaves the logs out
+        self._has_mended = False  # the next checkpoint writes what the pass found damaged
         self._is_polling = False
         self._found: list[DamagedEntries] = []  # not recorded in storage yet
         self._reading_id: int | None = None  # the ledger whose index is being read
@@ -241,6 +245,9 @@ class ScrubActor(BookieActor):
                 yield from self._waits.until(self._waits.now_ms() + SHORT_WAIT_MS)
             else:
                 break
+        if self._has_mended:
+            self._has_mended = False
+            yield from self._waits.checkpoint(CHECKPOINT_WAIT_MS)
         self._end()
 
     def _read(self) -> Iterator[bool]:
@@ -267,7 +274,9 @@ class ScrubActor(BookieActor):
             case Pause(wait_ms):
                 yield from self._waits.until(self._waits.now_ms() + wait_ms)
             case DiskStateOf() | LocationsOf():
-                return (yield from self._waits.in_storage(step))
+                answer = yield from self._waits.in_storage(step)
+                self._has_mended |= answer is DiskState.MENDED
+                return answer
             case DamagedFile() | DamagedEntries():
                 self._on_damage(step)
             case _:

@@ -263,6 +263,22 @@ def question_of(message: AskStorage | ForgetLedgers) -> object:
     return message.question if isinstance(message, AskStorage) else None
 
 
+def test_a_page_that_only_memory_has_is_written_again_without_new_entries(
+    world: ScrubWorld,
+) -> None:
+    """A bookie that is only read has no checkpoint due, and a kill would take the page."""
+    (path,) = (one for one in world.disk.paths(".idx") if one.endswith("7.idx"))
+    world.disk.flip_bit(path, 8 * (INDEX_HEADER_SIZE + 50))
+
+    world.scrub()
+
+    assert [one.path for one in world.scrubber.findings.files] == [path]
+    assert world.scrubber.findings.ledger_count == 0, "memory has it"
+    world.restart()
+    world.scrub()
+    assert not world.scrubber.findings.is_damage_found
+
+
 def test_only_a_pass_that_was_asked_for_has_a_checkpoint_begun(world: ScrubWorld) -> None:
     world.scrubber.on_receive(ScrubAsked(1))
     world.run()
