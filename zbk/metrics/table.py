@@ -226,7 +226,7 @@ METRICS: Final = (
     Metric(
         "zbk_checkpoint_age_seconds",
         "gauge",
-        "Time since the last checkpoint ended, or since the start; replay grows with it.",
+        "Time since the last checkpoint ended, or since one would have had nothing to write.",
     ),
     Metric("zbk_gc_rounds_total", "counter", "Rounds of garbage collection that ended."),
     Metric("zbk_gc_ledgers_total", "counter", "Deleted ledgers that were dropped."),

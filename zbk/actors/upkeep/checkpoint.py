@@ -78,17 +78,14 @@ class CheckpointActor(BookieActor):
         self._awaited: list[AskCheckpoint] = []  # for the one under way
         self.checkpoint_count = 0
         self.times = Buckets()
-        self.ended_ms = now_ms()  # of the last one; the start is one
+        self.ended_ms = now_ms()  # of the last one, or when it would have had nothing to write
         self._begun_ms = now_ms()
 
     def handle(self, message: CheckpointMessage) -> None:
         """Begin, run, or end a checkpoint."""
         match message:
             case CheckpointDue():
-                if self._waiting is not None and self._now_ms() >= self._retry_ms:
-                    self._run(self._waiting)
-                elif not self.is_running and (self._take_due() or self._asked):
-                    self._ask_storage()
+                self._look()
             case AskCheckpoint():
                 self._asked.append(message)
                 if not self.is_running:
@@ -109,12 +106,23 @@ class CheckpointActor(BookieActor):
             case _:
                 assert_never(message)
 
+    def _look(self) -> None:
+        """Retry or begin a checkpoint, if one is due."""
+        if self._waiting is not None and self._now_ms() >= self._retry_ms:
+            self._run(self._waiting)
+        elif not self.is_running and (self._take_due() or self._asked):
+            self._ask_storage()
+        elif not self.is_running and self._schedule.covers(self._write_size):
+            self.ended_ms = self._now_ms()
+
     def _take_due(self) -> bool:
         return self._schedule.take_due(
-            self._now_ms(),
-            self._storage.journals.write_size + self._storage.unjournaled_size,
-            is_memory_short=self._storage.is_checkpoint_due,
+            self._now_ms(), self._write_size, is_memory_short=self._storage.is_checkpoint_due
         )
+
+    @property
+    def _write_size(self) -> int:
+        return self._storage.journals.write_size + self._storage.unjournaled_size
 
     def _ask_storage(self) -> None:
         self.is_running = True

@@ -47,13 +47,17 @@ class CheckpointSchedule:
         self._interval_ms = interval_ms
         self._journal_size = journal_size
 
+    def covers(self, write_size: int) -> bool:
+        """Return whether nothing was written since the last due one."""
+        return write_size == self._write_size
+
     def take_due(self, now_ms: int, write_size: int, *, is_memory_short: bool) -> bool:
         """Return whether a checkpoint is due; if so, record it as the last one.
 
         ``write_size``: the bytes so far that a start would read: in the journals, and in entry logs
         only.
         """
-        if write_size == self._write_size:
+        if self.covers(write_size):
             return False
         pause_ms = min(PAUSE_FACTOR * self._took_ms, PAUSE_MAX_MS)
         is_late = now_ms - self._due_ms >= max(self._interval_ms, pause_ms)

@@ -96,6 +96,27 @@ def test_one_begins_after_the_interval_if_anything_was_written() -> None:
     assert world.is_begun()
 
 
+def test_a_bookie_with_nothing_to_write_is_not_late_with_a_checkpoint() -> None:
+    """The age of the last one raises an alert, whose runbook speaks of a full or hanging disk."""
+    world = World()
+    for _ in range(3):
+        world.now_ms += INTERVAL_MS
+        assert not world.is_begun()
+        assert world.actor.ended_ms == world.now_ms
+
+    world.add()
+    written_ms = world.now_ms
+    assert world.is_begun()
+    world.now_ms += 5
+    assert not world.is_begun(), "one is under way"
+    assert world.actor.ended_ms == written_ms
+    world.run(took_ms=1)
+    world.add()
+    world.now_ms = written_ms + INTERVAL_MS - 1
+    assert not world.is_begun()
+    assert world.actor.ended_ms == written_ms + 6, "something was written since"
+
+
 def test_after_one_that_took_long_time_alone_waits_longer() -> None:
     world = World()
     world.add()
