@@ -6,7 +6,8 @@
 
 So a ledger is reported only if its index points into damage. If no index does, and all of the index
 was seen, no entry is missing there: usually a loss of power has taken unsynced bytes, also of a
-sealed log. That is logged, and is no damage (``zbk.storage.entry_logs.lost_regions``).
+sealed log. That is logged, and is no damage (``zbk.storage.entry_logs.lost_regions``). While a
+ledger is in limbo for a lost index, which may have pointed there, it is damage.
 
 A log that the census has and that is gone is one region: all entries that point there are damaged.
 A pass that sees all of the index, and no pointer to that log, makes the census forget it.
@@ -126,13 +127,14 @@ class ScrubPass:
     def _judge(self) -> Iterator[DamagedFile]:
         """Report the damage that was held back, or log that no index points into it."""
         view = self._view
-        if self._index.is_complete:
+        is_complete = self._index.is_complete and not view.is_index_lost()
+        if is_complete:
             view.forget_logs(view.lost_logs.keys() - self._index.pointed_ids)
         for log_id, damage in self._held_back.items():
             path = log_path(view.log_dir, log_id)
             if not view.files.exists(path):
                 continue  # removed meanwhile
-            if not self._index.is_complete or log_id in self._index.pointed_ids:
+            if not is_complete or log_id in self._index.pointed_ids:
                 view.lost.revoke(log_id)
                 if damage is not None:
                     yield damage

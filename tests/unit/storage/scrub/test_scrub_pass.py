@@ -247,6 +247,23 @@ def test_damage_that_nothing_points_at_hurts_nobody_and_is_logged_once(
     assert lines == [f"{path} at byte {offset} {told}"]
 
 
+def test_damage_counts_as_damage_while_the_index_that_may_point_there_is_lost() -> None:
+    """A rebuild of that index needs the log, and must not find it whole."""
+    twinned, path, _ = with_dead_damage()
+    (view,) = twinned.storage.scrubs
+    view.is_index_lost = lambda: True
+
+    findings = scrub(twinned.storage)
+
+    assert [one.path for one in findings.files] == [path]
+    assert len(view.lost) == 0
+    Compactor(twinned.storage, CompactionLimits(major_threshold=1.0)).major()
+    assert path in log_paths(twinned.disk)
+
+    view.is_index_lost = lambda: False
+    assert not scrub(twinned.storage).is_damage_found
+
+
 def test_a_log_with_damage_that_nobody_misses_is_compacted_as_any_other() -> None:
     twinned, path, _ = with_dead_damage()
     compactor = Compactor(twinned.storage, CompactionLimits(major_threshold=1.0))
