@@ -248,7 +248,7 @@ class EntryLogs:
 
     def marked(self, at: LogsAtMark) -> None:
         """Record that a last mark covers these logs."""
-        self.left = LeftLogs(at.last_log_id, at.open_ids)
+        self.left = self.left.marked(at)
 
     def is_own_of(self, log_id: int, ledger_ids: LedgerRanges) -> bool:
         """Return whether a log is complete, and has entries of one of these ledgers only."""

@@ -320,7 +320,7 @@ class Compaction:
     def remove_sources(self, plan: CompactionPlan) -> int:
         """Delete the sources that still exist; return the bytes freed.
 
-        After ``forget_sources``.
+        After ``forget_sources``, and after the checkpoint by which all pointers are on disk.
 
         Raises:
             StorageFailedError: one cannot be deleted, or anything failed before.
@@ -331,6 +331,8 @@ class Compaction:
         for log_id in left_ids:
             self._uses.forget(log_id)
             self.counts.forget(log_id)
+        if self.is_made(plan):
+            self._logs.left = self._logs.left.with_made(plan.target_id)
         self._forget()
         return freed_size
 

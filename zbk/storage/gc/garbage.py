@@ -13,8 +13,10 @@ with it.
 
 A log may be removed only if it is *left* (``EntryLogs.left``): the last log mark covers it. Then
 all entries in it that the index points at were synced, nothing is written to it any more, and no
-restart gives its id to another log. An own log of a noted ledger needs no mark: nothing but that
-ledger points there, so it goes in the round that drops the ledger.
+restart gives its id to another log. A log that compaction made needs no mark after its sources are
+gone: all pointers to it are on disk, and none is left when it is removed. An own log of a noted
+ledger needs no mark: nothing but that ledger points there, so it goes in the round that drops the
+ledger.
 ``zbk.storage.gc.compaction`` handles logs of which a part is live.
 
 Threads: as the table says; *gc* is any one thread. The questions at the end belong to the owner.

@@ -134,6 +134,35 @@ def test_entries_that_came_interleaved_lie_in_a_row(disk: SimulatedDisk) -> None
         check(storage, ledger_id, 20)
 
 
+def test_what_was_made_is_collected_although_no_log_begins_after_it(disk: SimulatedDisk) -> None:
+    """As on a full disk: without adds, no last mark comes to cover it."""
+    storage = half_dead(disk)
+    Compactor(storage).major()
+    assert logs_of(disk) == [7, 8, 9, 10]
+
+    delete(storage, 1)
+
+    assert logs_of(disk) == [7]
+    storage = opened(disk.process_crash())
+    assert storage.ledgers() == []
+    add(storage, 3)
+    checkpoint(storage)
+    check(opened(disk.process_crash()), 3, 10)
+
+
+def test_what_was_made_is_not_collected_before_its_sources_are_gone(disk: SimulatedDisk) -> None:
+    """The index on disk points at the sources until the checkpoint has ended."""
+    storage = half_dead(disk)
+    compactor = Compactor(storage)
+    compactor.ask_checkpoint = lambda _asked: None
+    compactor.major()
+    (garbage,) = storage.garbages
+    assert compactor.rounds.is_open
+    (made,) = set(logs_of(disk)) - set(range(1, 8))
+
+    assert made not in garbage.left_logs()
+
+
 def test_what_was_made_is_collected_and_compacted_like_any_log(disk: SimulatedDisk) -> None:
     storage = half_dead(disk)
     compactor = Compactor(storage)
