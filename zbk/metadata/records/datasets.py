@@ -216,6 +216,7 @@ class DataSetStore:
             LoadAbortedError: the load was aborted.
             DataSetConflictError: by the rule; or the load has no record any more, so its end is
                 unknown.
+            MetadataAccessError: the store refuses the change.
             MetadataUnavailableError: it may or may not be committed: ask ``committed``.
         """
 
@@ -241,6 +242,8 @@ class DataSetStore:
                 return ((data_set, load),)
             try:
                 self._store.multi(changes)
+            except MetadataAccessError:
+                raise
             except (BadVersionError, NoNodeError, MetadataUnavailableError):
                 return None  # maybe made: the next attempt reads the load
             return ((after, done),)
@@ -253,6 +256,7 @@ class DataSetStore:
         ``None`` if there is no record of it.
 
         Raises:
+            MetadataAccessError: the store refuses the change.
             MetadataUnavailableError: it may or may not be aborted.
         """
         path = load_path(name, data_set_id, load_id)
@@ -267,6 +271,8 @@ class DataSetStore:
                 return (load,)
             try:
                 self._store.set(path, encode(wanted), version)
+            except MetadataAccessError:
+                raise
             except (BadVersionError, NoNodeError, MetadataUnavailableError):
                 return None  # maybe made: the next attempt reads it
             return (wanted,)

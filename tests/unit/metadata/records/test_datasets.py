@@ -11,6 +11,7 @@ from zbk.errors import (
     CorruptRecordError,
     InvalidOptionError,
     LoadAbortedError,
+    MetadataAccessError,
     MetadataConflictError,
     MetadataUnavailableError,
     NoSuchDataSetError,
@@ -102,6 +103,25 @@ def cluster() -> Iterator[Cluster]:
     cluster = Cluster()
     yield cluster
     cluster.close()
+
+
+@pytest.mark.parametrize("call", ["commit", "abort"])
+def test_a_change_that_the_store_refuses_says_so_at_once(cluster: Cluster, call: str) -> None:
+    load = cluster.begin()
+
+    def refuse() -> None:
+        raise MetadataAccessError(cluster.store.address, "no right to write")
+
+    cluster.store.interrupt(
+        refuse, "multi" if call == "commit" else "set", count=ATTEMPT_COUNT_MAX + 1
+    )
+    with pytest.raises(MetadataAccessError, match="no right to write"):
+        if call == "commit":
+            cluster.commit(load)
+        else:
+            cluster.sets.abort(NAME, load.data_set_id, load.load_id)
+    assert cluster.pauses_s == []
+    assert cluster.state(load) is LoadState.OPEN
 
 
 # ------------------------------------------------------------------ lost replies
