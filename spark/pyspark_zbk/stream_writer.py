@@ -111,12 +111,13 @@ class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
         if not written or (not ledgers and self._kind is zbk.LoadKind.APPEND):
             return  # a version without rows would only displace an old one
         assert all(one.batch.number == batchId for one in written), "messages of this batch"
-        tickets = {one.ticket for one in written if one.ticket is not None}
+        tickets = [one.ticket for one in written if one.ticket is not None][:1]
         who = self.committer(one.application_id for one in written)
 
         def commit(data_sets: zbk.DataSets) -> None:
-            ticket = next(iter(tickets), None) or self._begin(data_sets, written[0].batch)
-            data_sets.commit(ticket, self._stored_schema, ledgers, who=who)
+            if not tickets:  # once: a repeated commit would begin a load that it has committed
+                tickets.append(self._begin(data_sets, written[0].batch))
+            data_sets.commit(tickets[0], self._stored_schema, ledgers, who=who)
 
         self._insist(commit)
 

@@ -1,0 +1,89 @@
+"""The commit of a micro-batch whose answers are lost, without Spark and without bookies."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+import zbk
+from pyspark_zbk import writer
+from pyspark_zbk.options import Connection, Options
+from pyspark_zbk.stream_writer import BatchWritten, MicroBatch, ZbkStreamWriter
+from tests.support.fake_data_sets import FakeDataSetClient
+from tests.support.hooked_store import HookedStore
+from tests.support.memory_store import MemoryTree
+from zbk.metadata.records.ledgers import initialise
+
+NAME = "counts"
+SCHEMA = StructType([StructField("id", LongType())])
+BATCH = MicroBatch("query", 3, "run")
+
+
+class Cluster:
+    """A store in memory that fails on cue, for planners that connect to it."""
+
+    def __init__(self) -> None:
+        self.store = HookedStore(MemoryTree("stream commits"))
+        initialise(self.store)
+        self.client = FakeDataSetClient(self.store, {})
+
+    @contextmanager
+    def planning_client(self, _connection: Connection) -> Iterator[FakeDataSetClient]:
+        yield self.client
+
+    def lose_the_answer(self) -> None:
+        """Make the next commit; lose its answer, and that of the look at its outcome."""
+
+        def lose() -> None:
+            self.store.lose_next_reply()
+            self.store.interrupt(self.store.fail_next, "get")
+
+        self.store.interrupt(lose, "multi", NAME)
+
+    def versions(self) -> list[int]:
+        history = self.client.data_set_store.read(NAME)[0].versions
+        return [one.version for one in history]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    made = Cluster()
+    monkeypatch.setattr(writer, "planning_client", made.planning_client)
+    monkeypatch.setattr(writer, "located", lambda connection, _client: connection)
+    monkeypatch.setattr(writer, "_check", lambda *_: None)
+    monkeypatch.setattr(writer, "PAUSE_S", 0.0)
+    yield made
+    made.store.close()
+
+
+def sink(*, overwrite: bool) -> ZbkStreamWriter:
+    return ZbkStreamWriter(Options({"path": NAME}), SCHEMA, overwrite=overwrite)
+
+
+def test_an_empty_result_whose_commit_was_not_answered_is_committed_once(cluster: Cluster) -> None:
+    """Output mode complete: no task had a row, so no task began the load."""
+    cluster.client.data_set_store.create(NAME, 0)
+    cluster.lose_the_answer()
+
+    sink(overwrite=True).commit([BatchWritten(BATCH, None, None, "app")], BATCH.number)
+
+    assert cluster.versions() == [1]
+    data_set = cluster.client.data_set_store.read(NAME)[0]
+    assert data_set.batch_by_stream == {BATCH.query_id: BATCH.number}
+
+
+def test_an_empty_result_whose_load_was_aborted_is_not_committed(cluster: Cluster) -> None:
+    one = sink(overwrite=True)
+
+    def abort() -> None:
+        store = cluster.client.data_set_store
+        data_set = store.read(NAME)[0]
+        for load_id in store.load_ids(NAME, data_set.data_set_id):
+            store.abort(NAME, data_set.data_set_id, load_id)
+
+    cluster.client.data_set_store.create(NAME, 0)
+    cluster.store.interrupt(abort, "multi", NAME)
+    with pytest.raises(zbk.LoadAbortedError):
+        one.commit([BatchWritten(BATCH, None, None, "app")], BATCH.number)
+    assert cluster.versions() == []
