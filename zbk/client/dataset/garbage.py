@@ -53,7 +53,11 @@ SETTLE_COUNT_MAX: Final = 8
 """The number of loads that one new load settles."""
 
 LOOK_COUNT_MAX: Final = 32
-"""The number of loads that it reads to find them: some may be open, and stay."""
+"""The number of loads that it reads to find them: some may be open, and stay.
+
+Half of them are the first that are due, and half the last. So many open loads at one end do not
+keep those that have ended from being found.
+"""
 
 SWEEP_COUNT_MAX: Final = 10_000
 """The range of ids that is searched for failed attempts of a committed load; else ``collect``."""
@@ -123,7 +127,7 @@ class DataSetGarbage:
             if expiry_ms(load_id) <= now_ms or index < early_count
         ]
         settled_count = 0
-        for load_id in due[:LOOK_COUNT_MAX]:
+        for load_id in _both_ends(due, LOOK_COUNT_MAX):
             try:
                 settled_count += self._settle(name, data_set_id, load_id, now_ms)
             except UnavailableError:
@@ -303,3 +307,11 @@ class DataSetGarbage:
 
     def _delete(self, ledger_ids: Iterable[int]) -> int:
         return sum(map(self._ledgers.delete, ledger_ids))
+
+
+def _both_ends(load_ids: list[str], count_max: int) -> list[str]:
+    """Return all, or as many from both ends."""
+    if len(load_ids) <= count_max:
+        return load_ids
+    half = count_max // 2
+    return load_ids[:half] + load_ids[-half:]

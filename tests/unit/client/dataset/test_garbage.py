@@ -204,6 +204,21 @@ def test_where_very_many_loads_are_known_those_that_ended_are_forgotten_early(
     assert known[live.load_id].state is LoadState.OPEN
 
 
+def test_live_loads_do_not_keep_those_that_ended_from_being_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed drivers leave loads that are OPEN until their time is over."""
+    monkeypatch.setattr("zbk.client.dataset.garbage.REMEMBERED_COUNT", LOOK_COUNT_MAX)
+    live = [world.driver.begin(NAME, ttl_ms=TTL_MS - 1) for _ in range(2 * LOOK_COUNT_MAX)]
+    for _ in range(3 * LOOK_COUNT_MAX):
+        world.load(0, LoadKind.OVERWRITE)
+
+    known = world.janitor.loads(NAME)
+
+    assert len(known) <= len(live) + LOOK_COUNT_MAX + SETTLE_COUNT_MAX
+    assert all(known[one.load_id].state is LoadState.OPEN for one in live)
+
+
 def test_too_many_live_loads_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert LOAD_COUNT_MAX > LOOK_COUNT_MAX
     monkeypatch.setattr("zbk.client.dataset.datasets.LOAD_COUNT_MAX", 3)
