@@ -96,8 +96,6 @@ def bulk_load(
         with rows_at_most(spark, row_size):
             frame.write.format("zbk").options(**options, who=who).mode(mode).save(data_set)
         seconds = time.monotonic() - started_s
-    with job.data_sets() as data_sets:
-        loaded = _what_was_loaded(data_sets, data_set, who)
     job.tell(
         {
             "job": "bulk_load",
@@ -105,13 +103,26 @@ def bulk_load(
             "format": source.format,
             "data_set": data_set,
             "mode": mode,
-            **loaded,
+            **_what_was_loaded(job, data_set, who),
             "seconds": round(seconds, 3),
         }
     )
 
 
-def _what_was_loaded(data_sets: zbk.DataSets, name: str, who: str) -> dict[str, Any]:
+def _what_was_loaded(job: Job, name: str, who: str) -> dict[str, Any]:
+    """Return the version of the load; empty if it cannot be found.
+
+    The rows are visible: an error here would only make a scheduler load them again.
+    """
+    try:
+        with job.data_sets() as data_sets:
+            return _version_of(data_sets, name, who)
+    except zbk.ZbkError as error:
+        note(f"the load is committed, but its version cannot be looked up: {error}")
+        return {}
+
+
+def _version_of(data_sets: zbk.DataSets, name: str, who: str) -> dict[str, Any]:
     """Return the version of the load; empty if it was dropped meanwhile."""
     versions = data_sets.history(name).versions
     ours = next((one for one in versions if one.who == who), None)

@@ -98,6 +98,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         with zbk.connect(self.metadata) as client:
             yield zbk.DataSets(client, self.connection.password())
 
+    def check_report(self) -> None:
+        """Refuse a place for the summary before any work: the work would seem to have failed.
+
+        Raises:
+            InvalidOptionError: no file can be written there.
+        """
+        if self.json_file in (None, "-"):
+            return
+        path = Path(self.json_file)
+        changed = path if path.exists() else path.parent
+        if path.is_dir() or not path.parent.is_dir() or not os.access(changed, os.W_OK):
+            raise zbk.InvalidOptionError("json", self.json_file, "no file can be written there")
+
     def tell(self, summary: Mapping[str, Any]) -> None:
         """Print the summary, or write it to ``--json``."""
         if self.json_file is None:
@@ -118,8 +131,9 @@ def job_options(command: FunctionT) -> FunctionT:
 
     @wraps(command)
     def with_job(**given: Any) -> object:  # noqa: ANN401 - click's own
-        shared = {name: given.pop(name) for name in Job.__struct_fields__}
-        return command(job=Job(**shared), **given)
+        job = Job(**{name: given.pop(name) for name in Job.__struct_fields__})
+        job.check_report()
+        return command(job=job, **given)
 
     options = [
         click.option(
