@@ -13,6 +13,7 @@ again: the bookies that a task asks may not know this LAC yet, although they hol
 
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -33,6 +34,8 @@ from pyspark_zbk.schemas import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_CURE: Final = "to go on with what is left, set the option failOnDataLoss to false"
 
 LOG_SCHEMA: Final = StructType(
     [
@@ -146,8 +149,18 @@ def truncated(name: str, what: str, client: "zbk.Client") -> zbk.LogTruncatedErr
     """Return the error for entries that are not in the log any more."""
     begin = client.get_log_metadata(name).begin
     error = zbk.LogTruncatedError(name, what, str(begin))
-    error.add_note("to go on with what is left, set the option failOnDataLoss to false")
+    error.add_note(_CURE)
     return error
+
+
+@contextmanager
+def may_go_on() -> Iterator[None]:
+    """Add to an error of zbk how to go on without the entries that it is about."""
+    try:
+        yield
+    except zbk.ZbkError as error:
+        error.add_note(_CURE)
+        raise
 
 
 def _payloads(batch: "zbk.ReadBatch") -> "pa.Array":

@@ -38,7 +38,7 @@ from pyspark_zbk.log_options import (
     offset_of,
     position_of,
 )
-from pyspark_zbk.log_rows import LogPartition, LogRows
+from pyspark_zbk.log_rows import LogPartition, LogRows, may_go_on
 from pyspark_zbk.options import Connection
 from pyspark_zbk.plain_errors import told_plainly
 
@@ -175,12 +175,16 @@ def plan(
 
     Raises:
         LogTruncatedError: some entries are gone, and ``failOnDataLoss`` is set.
-        InvalidOptionError: the positions belong to another log.
+        InvalidOptionError: the positions belong to another log; or, if ``failOnDataLoss`` is set,
+            the start is after the end of a ledger that has a successor.
     """
     start = follower.clamped(start, fails_on_loss=options.fails_on_loss)
     if end <= start:
         return []
     follower.check_listed(end)
+    if options.fails_on_loss:
+        with may_go_on():
+            follower.check("position", start, end)
     found = log_plan.ranges(follower.ledger_ids, start, end, follower)
     groups = log_plan.partitions(found, options.partition_size, follower)
     return [LogPartition(group) for group in groups]
