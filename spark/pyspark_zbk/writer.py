@@ -58,7 +58,8 @@ UNSYNCED_SIZE: Final = 3 * BATCH_SIZE // 2
 """Bytes that a task keeps until they are durable: while one message is synced, the next is sent."""
 
 ATTEMPT_COUNT_MAX: Final = 5
-"""Attempts at a commit or an abort whose answer was lost, before Spark gets the error."""
+"""Attempts at a commit or an abort whose answer was lost, or that others overtook, before Spark
+gets the error."""
 
 PAUSE_S: Final = 0.2  # before the second attempt; twice as long before each one after it
 
@@ -169,13 +170,14 @@ class LoadWriter:
         )
 
     def _insist(self, call: Callable[[zbk.DataSets], object]) -> None:
-        """Repeat an idempotent call until it is answered."""
+        """Repeat an idempotent call until it is answered, and not overtaken by others."""
         for number in range(ATTEMPT_COUNT_MAX):
             try:
                 with planning_client(self._connection) as client:
                     call(self.data_sets(client))
             except zbk.ZbkError as error:
-                if not error.is_retriable or number + 1 == ATTEMPT_COUNT_MAX:
+                may_repeat = error.is_retriable or isinstance(error, zbk.MetadataConflictError)
+                if not may_repeat or number + 1 == ATTEMPT_COUNT_MAX:
                     raise
                 threading.Event().wait(PAUSE_S * 2**number)
             else:

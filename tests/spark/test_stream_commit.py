@@ -1,4 +1,4 @@
-"""The commit of a micro-batch whose answers are lost, without Spark and without bookies."""
+"""Commits that are not answered, or that others overtake, without Spark and without bookies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +10,12 @@ import zbk
 from pyspark_zbk import writer
 from pyspark_zbk.options import Connection, Options
 from pyspark_zbk.stream_writer import BatchWritten, MicroBatch, ZbkStreamWriter
+from pyspark_zbk.writer import LedgerWritten, ZbkWriter
 from tests.support.fake_data_sets import FakeDataSetClient
 from tests.support.hooked_store import HookedStore
 from tests.support.memory_store import MemoryTree
+from zbk.metadata.paths import data_set_list_path
+from zbk.metadata.records.compare_and_swap import ATTEMPT_COUNT_MAX
 from zbk.metadata.records.ledgers import initialise
 
 NAME = "counts"
@@ -24,7 +27,9 @@ class Cluster:
     """A store in memory that fails on cue, for planners that connect to it."""
 
     def __init__(self) -> None:
-        self.store = HookedStore(MemoryTree("stream commits"))
+        tree = MemoryTree("stream commits")
+        self.store = HookedStore(tree)
+        self.other_store = tree.open_session()
         initialise(self.store)
         self.client = FakeDataSetClient(self.store, {})
 
@@ -41,6 +46,21 @@ class Cluster:
 
         self.store.interrupt(lose, "multi", NAME)
 
+    def overtake(self, count: int) -> None:
+        """Overtake the next ``count`` attempts at a commit by another change."""
+        data_set_id = self.client.data_set_store.read(NAME)[0].data_set_id
+        path = data_set_list_path(NAME, data_set_id)
+
+        def touch() -> None:
+            node = self.other_store.get(path)
+            self.other_store.set(path, node.value, node.version)
+
+        self.store.interrupt(touch, "multi", NAME, count=count)
+
+    def close(self) -> None:
+        self.store.close()
+        self.other_store.close()
+
     def versions(self) -> list[int]:
         history = self.client.data_set_store.read(NAME)[0].versions
         return [one.version for one in history]
@@ -54,7 +74,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(writer, "_check", lambda *_: None)
     monkeypatch.setattr(writer, "PAUSE_S", 0.0)
     yield made
-    made.store.close()
+    made.close()
 
 
 def sink(*, overwrite: bool) -> ZbkStreamWriter:
@@ -87,3 +107,31 @@ def test_an_empty_result_whose_load_was_aborted_is_not_committed(cluster: Cluste
     with pytest.raises(zbk.LoadAbortedError):
         one.commit([BatchWritten(BATCH, None, None, "app")], BATCH.number)
     assert cluster.versions() == []
+
+
+def test_a_commit_that_others_overtake_again_and_again_is_made(cluster: Cluster) -> None:
+    """An error here would have Spark delete all that the tasks have written."""
+    one = ZbkWriter(Options({"path": NAME}), SCHEMA, overwrite=False)
+    cluster.overtake(ATTEMPT_COUNT_MAX)
+
+    one.commit([LedgerWritten(None, "app")])
+
+    assert cluster.versions() == [1]
+
+
+def test_commits_that_never_win_end(cluster: Cluster) -> None:
+    one = ZbkWriter(Options({"path": NAME}), SCHEMA, overwrite=False)
+    cluster.overtake(ATTEMPT_COUNT_MAX * writer.ATTEMPT_COUNT_MAX)
+
+    with pytest.raises(zbk.MetadataConflictError):
+        one.commit([LedgerWritten(None, "app")])
+    assert cluster.versions() == []
+
+
+def test_a_conflict_that_stays_one_is_not_repeated(cluster: Cluster) -> None:
+    first, second = (ZbkWriter(Options({"path": NAME}), SCHEMA, overwrite=True) for _ in range(2))
+    first.commit([LedgerWritten(None, "app")])
+
+    with pytest.raises(zbk.DataSetConflictError):
+        second.commit([LedgerWritten(None, "app")])
+    assert cluster.versions() == [1]

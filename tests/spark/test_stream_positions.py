@@ -1,7 +1,7 @@
 """Checkpoints and starts that do not fit the log, without Spark and without a cluster."""
 
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import pytest
 
@@ -38,7 +38,7 @@ class FakeReader:
 class FakeClient:
     """The client of a log with two ledgers."""
 
-    entry_counts = {7: 400, 9: 10}
+    entry_counts: ClassVar[dict[int, int]] = {7: 400, 9: 10}
 
     def get_log_metadata(self, name: str) -> LogMetadata:
         return LogMetadata(name=name, log_id="id", created_ms=0, ledger_ids=(7, 9))

@@ -105,21 +105,23 @@ def cluster() -> Iterator[Cluster]:
     cluster.close()
 
 
-@pytest.mark.parametrize("call", ["commit", "abort"])
-def test_a_change_that_the_store_refuses_says_so_at_once(cluster: Cluster, call: str) -> None:
+@pytest.mark.parametrize("operation", ["multi", "set"])
+def test_a_change_that_the_store_refuses_says_so_at_once(cluster: Cluster, operation: str) -> None:
+    """A commit, and an abort."""
     load = cluster.begin()
 
     def refuse() -> None:
         raise MetadataAccessError(cluster.store.address, "no right to write")
 
-    cluster.store.interrupt(
-        refuse, "multi" if call == "commit" else "set", count=ATTEMPT_COUNT_MAX + 1
-    )
-    with pytest.raises(MetadataAccessError, match="no right to write"):
-        if call == "commit":
+    def change() -> None:
+        if operation == "multi":
             cluster.commit(load)
         else:
             cluster.sets.abort(NAME, load.data_set_id, load.load_id)
+
+    cluster.store.interrupt(refuse, operation, count=ATTEMPT_COUNT_MAX + 1)
+    with pytest.raises(MetadataAccessError, match="no right to write"):
+        change()
     assert cluster.pauses_s == []
     assert cluster.state(load) is LoadState.OPEN
 
