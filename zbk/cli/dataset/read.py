@@ -1,5 +1,6 @@
 """The commands of ``zbk dataset`` that only read."""
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -214,7 +215,16 @@ def _ledger(ledger: "DataLedger") -> dict[str, Any]:
 
 
 def _stats(stats: "ColumnStats") -> dict[str, Any]:
-    return {"null_count": stats.null_count, "low": stats.low, "high": stats.high}
+    return {
+        "null_count": stats.null_count,
+        "low": _bound(stats.low),
+        "high": _bound(stats.high),
+    }
+
+
+def _bound(value: Any) -> Any:  # noqa: ANN401 - of any column
+    """Return a bound; an infinite one as a text, because JSON has no number for it."""
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def _with_bounds(ledger: dict[str, Any]) -> dict[str, Any]:

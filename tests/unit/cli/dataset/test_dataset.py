@@ -88,6 +88,7 @@ def load(
         columns={
             "id": ColumnStats(null_count=0, low=1, high=9),
             "raw": ColumnStats(null_count=3),
+            "share": ColumnStats(null_count=0, low=float("-inf"), high=float("inf")),
         },
     )
     sets.commit(ticket, schema, [ledger])
@@ -177,7 +178,9 @@ def test_show_can_list_the_ledgers_with_bounds(run: Run, sets: DataSets) -> None
     (shown,) = found["ledgers"]
     assert (shown["ledger_id"], shown["row_count"]) == (ledger.ledger_id, 3)
     assert shown["columns"]["id"] == {"null_count": 0, "low": 1, "high": 9}
+    assert shown["columns"]["share"] == {"null_count": 0, "low": "-inf", "high": "inf"}
     assert "id=1..9" in table
+    assert "share=-inf..inf" in table
     assert "raw=" not in table
 
 
