@@ -202,9 +202,20 @@ class ZbkWriter(LoadWriter, DataSourceArrowWriter):
         written = [one for one in messages if isinstance(one, LedgerWritten)]
         ledgers = [one.ledger for one in written if one.ledger]
         who = self.committer(one.application_id for one in written)
-        self._insist(
-            lambda data_sets: data_sets.commit(self._ticket, self._stored_schema, ledgers, who=who)
-        )
+        try:
+            self._insist(
+                lambda data_sets: data_sets.commit(
+                    self._ticket, self._stored_schema, ledgers, who=who
+                )
+            )
+        except zbk.MetadataUnavailableError as error:
+            if error.outcome == "failed":
+                raise
+            raise zbk.MetadataUnavailableError(
+                error.address,
+                f"{error.reason}. The load may be visible all the same: before it is run again, "
+                f"look for load {self._ticket.load_id} in `zbk dataset history {self._name}`",
+            ) from error
 
     @told_plainly
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:

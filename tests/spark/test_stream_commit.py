@@ -37,12 +37,12 @@ class Cluster:
     def planning_client(self, _connection: Connection) -> Iterator[FakeDataSetClient]:
         yield self.client
 
-    def lose_the_answer(self) -> None:
-        """Make the next commit; lose its answer, and that of the look at its outcome."""
+    def lose_the_answer(self, failure_count: int = 1) -> None:
+        """Make the next commit; lose its answer, and those of looks at its outcome."""
 
         def lose() -> None:
             self.store.lose_next_reply()
-            self.store.interrupt(self.store.fail_next, "get")
+            self.store.interrupt(lambda: self.store.fail_next(failure_count), "get")
 
         self.store.interrupt(lose, "multi", NAME)
 
@@ -134,4 +134,16 @@ def test_a_conflict_that_stays_one_is_not_repeated(cluster: Cluster) -> None:
 
     with pytest.raises(zbk.DataSetConflictError):
         second.commit([LedgerWritten(None, "app")])
+    assert cluster.versions() == [1]
+
+
+def test_a_commit_whose_outcome_stays_unknown_says_that_it_may_be_made(cluster: Cluster) -> None:
+    """A job that is run again would append its rows twice."""
+    one = ZbkWriter(Options({"path": NAME}), SCHEMA, overwrite=False)
+    cluster.lose_the_answer(failure_count=writer.ATTEMPT_COUNT_MAX)
+
+    with pytest.raises(zbk.MetadataUnavailableError, match=f"zbk dataset history {NAME}"):
+        one.commit([LedgerWritten(None, "app")])
+    cluster.store.heal()
+    one.abort([])
     assert cluster.versions() == [1]
