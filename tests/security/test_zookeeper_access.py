@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 
 import zbk
 from tests.support.cluster import QUICK, lone_ledger
+from tests.support.ledgers import metadata_maker
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_users import identity_of, make_access, paths_of, successes_of
 from zbk.cluster.local import LocalCluster
@@ -17,10 +18,14 @@ from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.config import MetadataAccess
 from zbk.errors import InvalidOptionError, MetadataAccessError
 from zbk.metadata.records.instance import initialise
+from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.stores.node_rights import Members
 from zbk.metadata.stores.store import Create
 from zbk.metadata.stores.tree_access import check_tree, secure_tree
 from zbk.metadata.stores.zookeeper import ZooKeeperStore
+from zbk.protocol.ledger.changes import close_by_writer
 
 NOBODY = MetadataAccess()
 
@@ -182,6 +187,31 @@ def test_each_role_has_what_it_needs_and_no_more(world: World) -> None:
     ):
         with pytest.raises(MetadataAccessError):
             refused()
+
+
+@pytest.mark.parametrize("role", ["client", "writer"])
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_a_client_that_closes_a_ledger_reports_what_it_lacks(
+    world: World, role: str, has_folder: bool
+) -> None:
+    operator = world.open("operator")
+    initialise(operator)
+    secure_tree(operator, world.members)
+    store, at_work = world.open(role), UnderreplicationStore(world.open("bookie"))
+    ledgers = LedgerStore(store)
+    made, _version = ledgers.create(metadata_maker())
+    if has_folder:
+        at_work.report(made.ledger_id + 1, ["b1"], MissingReason.LOST)
+
+    LedgerCloser(ledgers, UnderreplicationStore(store)).close(
+        made.ledger_id, lambda now: close_by_writer(now, 9, 90), MissingReport.unchecked
+    )
+
+    found = at_work.read(made.ledger_id)
+    assert found is not None
+    assert found[0].missing.keys() == {"b1", "b2", "b3"}
+    assert at_work.lock(made.ledger_id, "worker")
+    assert at_work.finish(made.ledger_id, found[1])
 
 
 def test_an_open_tree_is_converted_once_and_open_stores_follow(world: World) -> None:

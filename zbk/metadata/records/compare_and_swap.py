@@ -199,9 +199,19 @@ class CompareAndSwap:
         """Create the missing parents of ``path``. The next attempt shows whether that succeeded.
 
         Another client may remove an empty one while the next is made below it.
+
+        Raises:
+            MetadataAccessError: this process may not create them, so no attempt succeeds.
         """
-        with suppress(NodeExistsError, NoNodeError, MetadataUnavailableError):
-            self._store.create(parent_of(path), make_parents=True)
+        parent = parent_of(path)
+        try:
+            with suppress(NodeExistsError, NoNodeError):
+                self._store.create(parent, make_parents=True)
+        except MetadataAccessError:  # ZooKeeper refuses before it looks whether the node exists
+            if find_node(self._store, parent) is None:
+                raise
+        except MetadataUnavailableError:
+            return
 
     def _apply(self, operations: Sequence[Operation]) -> None:
         match operations:

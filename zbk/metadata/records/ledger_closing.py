@@ -8,9 +8,9 @@ know about the holes of the closed ledger.
 
 Both or neither also holds for a store that does not answer: closing again closes and reports.
 
-Decision: if the report fails although the store answers (the task is damaged, or other clients
-change it all the time), the ledger is closed without the report, and a WARNING lists the missing
-entries.
+Decision: if the report fails although the store answers (the task is damaged, other clients change
+it all the time, or this process may not report), the ledger is closed without the report, and a
+WARNING lists the missing entries.
 
 Any thread; every method blocks.
 """
@@ -20,7 +20,12 @@ from contextlib import suppress
 
 import msgspec
 
-from zbk.errors import MetadataConflictError, MetadataUnavailableError, ZbkError
+from zbk.errors import (
+    MetadataAccessError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    ZbkError,
+)
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.stores.store import Operation
@@ -94,7 +99,7 @@ class LedgerCloser:
 
         try:
             metadata, _version = self._ledgers.update(ledger_id, change, beside=operations)
-        except MetadataConflictError as error:
+        except (MetadataConflictError, MetadataAccessError) as error:
             reports.clear()
             metadata, _version = self._ledgers.update(ledger_id, change)
             self._warn(ledger_id, report_of(metadata), error)

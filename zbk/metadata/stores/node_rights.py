@@ -5,7 +5,7 @@ Rights are letters, as in ZooKeeper's own tools: ``r`` read the value and the na
 
     operators   everything, everywhere
     bookies     bookies and autorecovery: register, keep cookies, repair
-    clients     create, write, read and delete ledgers, logs and data sets
+    clients     create, write, read and delete ledgers, logs and data sets; report missing entries
     writers     the same, but delete nothing: they cannot make bookies drop data
     auditors    read everything
 
@@ -19,8 +19,10 @@ the rule to the nodes that it creates.
 
 Decisions: only an operator creates nodes directly below the root, and so only an operator can
 create the records of principals and namespaces. Clients read them: one has to know its own name,
-and public keys are no secret. ZooKeeper tells everyone whether a node exists, and its size: only
-``enforce.auth.enabled`` on the servers prevents that.
+and public keys are no secret. The step in which a client closes a ledger reports what its bookies
+lack, so clients create tasks of repair, and change them; a new report of an unrepairable ledger
+moves its record. Only bookies end tasks. ZooKeeper tells everyone whether a node exists, and its
+size: only ``enforce.auth.enabled`` on the servers prevents that.
 
 Pure. Source: ZooKeeper's programmer's guide, "ZooKeeper access control using ACLs".
 """
@@ -74,6 +76,9 @@ KINDS: Final = (
     NodeKind("ledgers", "/ledgers(/.+)?", "rw", "rwcd"),
     NodeKind("logs", "/logs(/.+)?", "", "rwcd"),
     NodeKind("data sets", "/datasets(/.+)?", "", "rwcd"),
+    NodeKind("repair tasks", "/underreplication/ledgers(/.+)?", "rwcd", "rwc"),
+    NodeKind("unrepairable ledgers", "/underreplication/unrepairable(/.+)?", "rwcd", "rwcd"),
+    NodeKind("news of repair tasks", "/underreplication/news", "rwcd", "rw"),
     NodeKind("repair", "/underreplication(/.+)?", "rwcd", "r"),
 )
 """The table. Operators have ``ALL`` and auditors ``r`` on every node."""

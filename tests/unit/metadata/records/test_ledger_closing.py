@@ -1,18 +1,25 @@
 """A ledger's end and the report of what it lacks: both or neither, whatever the store does."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.support.ledgers import metadata_maker
-from tests.support.memory_store import MemoryTree
-from zbk.errors import BadVersionError, LedgerFencedError, MetadataUnavailableError, NoNodeError
-from zbk.metadata.paths import TASK_COUNTER, UNDERREPLICATED_LEDGERS, task_path
+from tests.support.memory_store import MemoryStore, MemoryTree
+from zbk.errors import (
+    BadVersionError,
+    LedgerFencedError,
+    MetadataAccessError,
+    MetadataUnavailableError,
+    NoNodeError,
+)
+from zbk.metadata.paths import TASK_COUNTER, UNDERREPLICATED_LEDGERS, UNDERREPLICATION, task_path
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
-from zbk.metadata.stores.store import Operation, SetValue
+from zbk.metadata.stores.arguments import parent_of
+from zbk.metadata.stores.store import Create, Operation, SetValue
 from zbk.protocol.ledger.changes import close_by_writer
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
@@ -191,6 +198,58 @@ def test_a_task_that_others_change_all_the_time_keeps_no_ledger_open(
 
     assert cluster.is_closed()
     assert "bookie b3: entries 2 .. 4" in caplog.text
+
+
+class ClosedTasks:
+    """The changes of a session whose user may read tasks, and not change them."""
+
+    def __init__(self, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._address = store.address
+        create, multi = store.create, store.multi
+
+        def refused_create(
+            path: str,
+            value: bytes = b"",
+            *,
+            is_ephemeral: bool = False,
+            make_parents: bool = False,
+        ) -> None:
+            self._check([path])
+            create(path, value, is_ephemeral=is_ephemeral, make_parents=make_parents)
+
+        def refused_multi(operations: Sequence[Operation]) -> None:
+            for one in operations:  # as ZooKeeper: a missing parent is found before the right
+                if isinstance(one, Create):
+                    store.get(parent_of(one.path))
+            self._check([one.path for one in operations])
+            multi(operations)
+
+        monkeypatch.setattr(store, "create", refused_create)
+        monkeypatch.setattr(store, "multi", refused_multi)
+
+    def _check(self, changed: Sequence[str]) -> None:
+        if any(path.startswith(f"{UNDERREPLICATION}/") for path in changed):
+            raise MetadataAccessError(self._address, "refused")
+
+
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_a_client_that_may_not_report_closes_the_ledger(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    has_folder: bool,
+) -> None:
+    if has_folder:
+        cluster.tasks.report(cluster.ledger_id + 1, ["b1"], MissingReason.LOST)
+    ClosedTasks(cluster.store, monkeypatch)
+
+    with caplog.at_level(logging.WARNING, "zbk.metadata"):
+        assert cluster.close_ledger().last_entry_id == 9
+
+    assert cluster.is_closed()
+    (line,) = caplog.messages
+    assert "bookie b3: entries 2 .. 4" in line
+    assert line.endswith("refused"), "the cause is not that others were faster"
 
 
 def test_a_folder_that_vanishes_while_it_is_made_costs_no_report(

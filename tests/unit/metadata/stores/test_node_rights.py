@@ -7,7 +7,18 @@ import pytest
 
 from zbk.errors import CorruptRecordError, InvalidOptionError
 from zbk.metadata import paths
-from zbk.metadata.paths import ledger_path, task_lock_path, task_path
+from zbk.metadata.paths import (
+    AUDIT_TRIGGER,
+    AUDITOR_LEADER,
+    LOST_BOOKIE_DELAY,
+    TASK_COUNTER,
+    UNDERREPLICATED_LEDGERS,
+    UNREPAIRABLE_LEDGERS,
+    ledger_path,
+    task_lock_path,
+    task_path,
+)
+from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.node_rights import (
     ACCESS,
     ALL,
@@ -63,7 +74,9 @@ def test_every_path_of_a_record_has_a_kind() -> None:
         (ledger_path(7, LedgerLayout.FLAT), "ledgers"),
         ("/logs/name/id", "logs"),
         ("/datasets/name/id/load", "data sets"),
-        (task_path("/underreplication/ledgers", 7), "repair"),
+        (task_path("/underreplication/ledgers", 7), "repair tasks"),
+        (task_path("/underreplication/unrepairable", 7), "unrepairable ledgers"),
+        ("/underreplication/news", "news of repair tasks"),
         (task_lock_path(7, "abc"), "repair"),
         ("/principals", "principals"),
         ("/principals/more", "other"),
@@ -98,6 +111,17 @@ def test_only_operators_change_principals_members_and_the_root() -> None:
     for path in ("/", ACCESS, "/principals", "/namespaces", "/unknown"):
         for role in "bca":
             assert set(rights(path).get(role, "")) <= {"r"}
+
+
+def test_clients_report_what_ledgers_lack_and_end_no_task() -> None:
+    task, shelf = (task_path(one, 7) for one in (UNDERREPLICATED_LEDGERS, UNREPAIRABLE_LEDGERS))
+    for path in (task, parent_of(task), UNDERREPLICATED_LEDGERS):
+        assert rights(path)["c"] == "rwc"
+    for path in (shelf, parent_of(shelf)):  # a new report takes a task from there
+        assert rights(path)["c"] == "rwcd"
+    assert rights(TASK_COUNTER)["c"] == "rw"
+    for path in (AUDIT_TRIGGER, LOST_BOOKIE_DELAY, AUDITOR_LEADER, task_lock_path(7)):
+        assert rights(path)["c"] == "r"
 
 
 def test_an_identity_with_two_roles_has_the_rights_of_both() -> None:
