@@ -20,12 +20,16 @@ from zbk.errors import InvalidOptionError, MetadataAccessError
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.namespace_usage import UsageStore
+from zbk.metadata.records.namespaces import NamespaceStore
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.stores.node_rights import Members
 from zbk.metadata.stores.store import Create
 from zbk.metadata.stores.tree_access import check_tree, secure_tree
 from zbk.metadata.stores.zookeeper import ZooKeeperStore
+from zbk.protocol.ledger.access import LedgerAccess
 from zbk.protocol.ledger.changes import close_by_writer
+from zbk.security.namespaces import Namespace, with_namespace
 
 NOBODY = MetadataAccess()
 
@@ -212,6 +216,23 @@ def test_a_client_that_closes_a_ledger_reports_what_it_lacks(
     assert found[0].missing.keys() == {"b1", "b2", "b3"}
     assert at_work.lock(made.ledger_id, "worker")
     assert at_work.finish(made.ledger_id, found[1])
+
+
+def test_autorecovery_closes_ledgers_of_a_namespace_with_limits(world: World) -> None:
+    operator = world.open("operator")
+    initialise(operator)
+    secure_tree(operator, world.members)
+    NamespaceStore(operator).change(lambda now: with_namespace(now, Namespace(path="orders")))
+    usage = UsageStore(operator)
+    usage.set_limits("orders", 10, 1_000)
+    make, access = metadata_maker(), LedgerAccess(owner="alice", namespace="orders")
+    made, _version = LedgerStore(world.open("client")).create(lambda one: make(one).owned(access))
+
+    LedgerStore(world.open("bookie")).update(made.ledger_id, lambda now: now.with_closed(9, 90))
+
+    counted = usage.read("orders")
+    assert counted is not None
+    assert (counted.ledger_count, counted.size) == (1, 90)
 
 
 def test_an_open_tree_is_converted_once_and_open_stores_follow(world: World) -> None:

@@ -67,7 +67,7 @@ KINDS: Final = (
     NodeKind("id counter", "/idgen", "r", "rw"),
     NodeKind("principals", "/principals", "r", "r"),
     NodeKind("namespaces", "/namespaces", "r", "r"),
-    NodeKind("usage of namespaces", "/namespaces/[^/]+", "r", "rw"),
+    NodeKind("usage of namespaces", "/namespaces/[^/]+", "rw", "rw"),
     NodeKind("changes of grants", "/grants", "r", "rw"),
     NodeKind("cookies", "/cookies", "rcd", ""),
     NodeKind("cookie", "/cookies/[^/]+", "rw", ""),

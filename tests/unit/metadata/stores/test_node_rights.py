@@ -18,6 +18,7 @@ from zbk.metadata.paths import (
     task_lock_path,
     task_path,
 )
+from zbk.metadata.records.namespace_usage import usage_path
 from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.node_rights import (
     ACCESS,
@@ -122,6 +123,11 @@ def test_clients_report_what_ledgers_lack_and_end_no_task() -> None:
     assert rights(TASK_COUNTER)["c"] == "rw"
     for path in (AUDIT_TRIGGER, LOST_BOOKIE_DELAY, AUDITOR_LEADER, task_lock_path(7)):
         assert rights(path)["c"] == "r"
+
+
+def test_bookies_count_what_they_close_in_a_namespace_with_limits() -> None:
+    """Autorecovery closes the ledgers of writers that are gone."""
+    assert rights(usage_path("orders/eu"))["b"] == "rw"
 
 
 def test_an_identity_with_two_roles_has_the_rights_of_both() -> None:
