@@ -1,6 +1,7 @@
 """The SQLite body: leases on a clock turned by hand, other writers, files that are none of ours."""
 
 import os
+import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -339,6 +340,60 @@ def test_an_interrupted_call_leaves_the_store_to_other_threads(place: Place) -> 
     other.join()
 
     assert store.children("/") == ["other"]
+
+
+class InterruptedConnection:
+    """A connection; one interrupt arrives as soon as a statement has run."""
+
+    def __init__(self, connection: sqlite3.Connection, statement: str) -> None:
+        self._connection = connection
+        self._statement = statement
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, values: tuple[str | int | bytes, ...] = ()) -> sqlite3.Cursor:
+        """Run a statement."""
+        found = self._connection.execute(statement, values)
+        if statement == self._statement:
+            self._statement = ""
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("statement", "call"),
+    [
+        ("BEGIN IMMEDIATE", lambda store: store.create("/interrupted")),
+        ("COMMIT", lambda store: store.create("/interrupted")),
+        ("BEGIN DEFERRED", lambda store: store.children("/")),
+    ],
+)
+def test_an_interrupted_call_leaves_no_transaction_open(
+    place: Place, statement: str, call: Callable[[SqliteStore], object]
+) -> None:
+    store, other = place.open(timeout_s=0.5), place.open(timeout_s=0.5)
+    store._connection = InterruptedConnection(store._connection, statement)  # type: ignore[assignment]
+    with raising_handlers(), pytest.raises(KeyboardInterrupt) as kept:  # with its frames
+        call(store)
+
+    other.create("/other")
+    store.create("/next")
+
+    assert {"other", "next"} <= set(store.children("/"))
+    assert kept.value.__traceback__ is not None
+
+
+def test_a_transaction_that_an_interrupt_has_left_open_ends_with_the_next_call(
+    place: Place,
+) -> None:
+    store = place.open(timeout_s=0.5)
+    store._connection.execute("BEGIN IMMEDIATE")
+
+    store.create("/next")
+    store._connection.execute("BEGIN DEFERRED")
+
+    assert store.children("/") == ["next"]
 
 
 def test_a_file_of_a_newer_zbk_is_refused(place: Place) -> None:

@@ -24,6 +24,20 @@ def writing(
     their sessions. So this function polls often. ``busy_timeout_ms`` is the connection's time-out
     for everything else.
     """
+    with _ending(connection):
+        _begin_writing(connection, patience_ms, busy_timeout_ms)
+        yield
+
+
+@contextmanager
+def reading(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run a transaction that only reads."""
+    with _ending(connection):
+        connection.execute("BEGIN DEFERRED")
+        yield
+
+
+def _begin_writing(connection: sqlite3.Connection, patience_ms: int, busy_timeout_ms: int) -> None:
     end_ms = monotonic_ms() + patience_ms
     connection.execute(f"PRAGMA busy_timeout = {_LOCK_LOOK_MS}")
     try:
@@ -36,22 +50,18 @@ def writing(
                     raise
     finally:
         connection.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
-    with _ending(connection):
-        yield
-
-
-@contextmanager
-def reading(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run a transaction that only reads."""
-    connection.execute("BEGIN DEFERRED")
-    with _ending(connection):
-        yield
 
 
 @contextmanager
 def _ending(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit the present transaction, or roll it back after an error."""
+    """Commit the transaction that begins in the block, or roll it back after an error.
+
+    An interrupt may arrive as soon as the transaction has begun, or between the steps of a
+    ``with``, which no ``try`` covers. A transaction that it left open is rolled back here.
+    """
     try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         yield
         connection.execute("COMMIT")
     except BaseException:
