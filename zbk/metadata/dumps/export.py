@@ -1,13 +1,17 @@
 """Reading all nodes of a store that outlive their sessions.
 
-A cluster may go on meanwhile. The counter of ledger ids is read last, so it is above every ledger
-of the dump. Two records that refer to each other may be read before and after a change; the check
-of the dump shows that.
+A cluster may go on meanwhile. Ids ascend, and the ledgers are read in their order, so those that
+are created meanwhile are in the dump up to one of them. The counter of the dump is above this one,
+and above every ledger of before, which may be deleted; it is not above any other. Bookies of a
+restored cluster drop what is below the counter and has no record: so a ledger that the dump missed
+is to them one that was created after it. Two records that refer to each other may be read before
+and after a change; the check of the dump shows that.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from zbk.errors import NoNodeError
+from zbk.errors import CorruptRecordError, NoNodeError, UnsupportedVersionError
 from zbk.metadata.dumps.dump_file import DumpedNode
 from zbk.metadata.paths import (
     AUDITOR_ELECTION,
@@ -16,11 +20,13 @@ from zbk.metadata.paths import (
     READONLY,
     READONLY_NAME,
     UNDERREPLICATION_LOCKS,
+    ledger_id_of,
 )
-from zbk.metadata.records.compare_and_swap import find_children
+from zbk.metadata.records.compare_and_swap import find_children, find_node
 from zbk.metadata.records.instance import instance_id
 from zbk.metadata.stores.node_rights import ACCESS
-from zbk.metadata.stores.store import MetadataStore
+from zbk.metadata.stores.store import MetadataStore, Node
+from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
 
 _EPHEMERAL_PARENTS = (AVAILABLE, READONLY, UNDERREPLICATION_LOCKS, AUDITOR_ELECTION)
 
@@ -35,8 +41,41 @@ def nodes_of(store: MetadataStore) -> Iterator[DumpedNode]:
         MetadataUnavailableError: the store does not answer.
     """
     instance_id(store)
-    yield from _below(store, "")
-    yield from _node(store, IDGEN)
+    before = find_node(store, IDGEN)
+    last_id = -1
+    for one in _below(store, ""):
+        last_id = max(last_id, _ledger_id(one.path))
+        yield one
+    after = find_node(store, IDGEN)
+    if after is not None:
+        yield DumpedNode(IDGEN, _counter_value(before or after, last_id, after), after.version)
+
+
+def _ledger_id(path: str) -> int:
+    """Return the id of the ledger whose record is at ``path``; -1 if it is no such record."""
+    for layout in LedgerLayout:
+        with suppress(CorruptRecordError):
+            return ledger_id_of(path, layout)
+    return -1
+
+
+def _counter_value(before: Node, last_id: int, after: Node) -> bytes:
+    """Return the value of the counter: as before the listing, and above the last listed ledger.
+
+    A counter that is damaged, or too low after the listing, is returned as it is: the check of the
+    records shows it.
+    """
+    try:
+        first_id, end_id = (
+            decode(IdCounter, one.value, IDGEN).next_ledger_id for one in (before, after)
+        )
+    except (CorruptRecordError, UnsupportedVersionError):
+        return after.value
+    if last_id < first_id:
+        return before.value
+    if last_id >= end_id:
+        return after.value
+    return encode(IdCounter(next_ledger_id=last_id + 1))
 
 
 def _below(store: MetadataStore, parent: str) -> Iterator[DumpedNode]:

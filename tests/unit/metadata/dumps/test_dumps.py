@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hooked_store import HookedStore
 from tests.support.ledgers import metadata_maker
 from tests.support.made_ledgers import make_ledgers
 from tests.support.memory_store import MemoryStore, MemoryTree
@@ -20,11 +21,12 @@ from zbk.metadata.paths import IDGEN, INSTANCEID, cookie_path, ledger_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import initialise, instance_id
 from zbk.metadata.records.ledger_grants import LedgerGrants
+from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.namespace_usage import UsageStore
 from zbk.metadata.records.namespaces import NamespaceStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.store import MetadataStore
-from zbk.metadata.values import Cookie, IdCounter, LedgerLayout, LogHead, encode
+from zbk.metadata.values import Cookie, IdCounter, LedgerLayout, LogHead, decode, encode
 from zbk.protocol.ledger.access import Right
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.repair.underreplicated import MissingReason
@@ -192,6 +194,51 @@ def test_the_check_finds_what_is_wrong(
     found = check_records(nodes_of(store))
     assert [one.path for one in found] == ([path] if path else [])
     assert all(problem in one.problem for one in found)
+
+
+@pytest.mark.parametrize(
+    ("operation", "path_part", "is_listed"),
+    [
+        ("children", "/cookies", True),  # before the ledgers are listed
+        ("children", "/ledgers/00/0000", True),
+        ("get", "/ledgers/00/0000/L0001", False),  # after that
+        ("children", "/logs", False),
+    ],
+)
+def test_a_ledger_created_during_an_export_is_in_the_dump_or_unknown_to_its_counter(
+    operation: str, path_part: str, is_listed: bool
+) -> None:
+    """Bookies drop what is below the counter and has no record."""
+    tree = MemoryTree()
+    hooked, ledgers = HookedStore(tree), LedgerStore(MemoryStore(tree))
+    initialise(hooked)
+    for _ in range(2):
+        ledgers.create(metadata_maker())
+    ledgers.create(metadata_maker())
+    ledgers.delete(2)  # never to be assigned again
+    has_come = hooked.interrupt(lambda: ledgers.create(metadata_maker()), operation, path_part)
+
+    found = {one.path: one.value for one in nodes_of(hooked)}
+
+    assert has_come()
+    assert (ledger_path(3, LedgerLayout.HIERARCHICAL) in found) is is_listed
+    counter = decode(IdCounter, found[IDGEN], IDGEN)
+    assert counter.next_ledger_id == (4 if is_listed else 3)
+    assert list(found)[-1] == IDGEN
+
+
+def test_a_cluster_that_is_emptied_during_an_export_is_not_empty_in_the_dump() -> None:
+    tree = MemoryTree()
+    hooked, ledgers = HookedStore(tree), LedgerStore(MemoryStore(tree))
+    initialise(hooked)
+    ledgers.create(metadata_maker())
+    hooked.interrupt(lambda: ledgers.delete(0), "children", "/logs")
+
+    found = {one.path: one.value for one in nodes_of(hooked)}
+
+    assert ledgers.counter().is_emptied is True
+    assert ledger_path(0, LedgerLayout.HIERARCHICAL) in found
+    assert not decode(IdCounter, found[IDGEN], IDGEN).is_emptied
 
 
 def test_the_check_names_every_ledger_of_a_bookie_without_a_cookie(store: MetadataStore) -> None:
