@@ -4,12 +4,17 @@ A cluster may go on meanwhile. Ids ascend, and the ledgers are read in their ord
 are created meanwhile are in the dump up to one of them. The counter of the dump is above this one,
 and above every ledger of before, which may be deleted; it is not above any other. Bookies of a
 restored cluster drop what is below the counter and has no record: so a ledger that the dump missed
-is to them one that was created after it. Two records that refer to each other may be read before
-and after a change; the check of the dump shows that.
+is to them one that was created after it.
+
+Logs and data sets are read before the ledgers. A ledger is created before its log names it, so a
+log that rolls meanwhile names ledgers of the dump; no owner opens a log whose last ledger does not
+exist. Otherwise two records that refer to each other may be read before and after a change, such as
+a log and its first ledger, which was truncated; the check of the dump shows that.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 
 from zbk.errors import CorruptRecordError, NoNodeError, UnsupportedVersionError
 from zbk.metadata.dumps.dump_file import DumpedNode
@@ -17,6 +22,7 @@ from zbk.metadata.paths import (
     AUDITOR_ELECTION,
     AVAILABLE,
     IDGEN,
+    LEDGERS,
     READONLY,
     READONLY_NAME,
     UNDERREPLICATION_LOCKS,
@@ -30,7 +36,8 @@ from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
 
 _EPHEMERAL_PARENTS = (AVAILABLE, READONLY, UNDERREPLICATION_LOCKS, AUDITOR_ELECTION)
 
-_LEFT_OUT = (IDGEN, "/zookeeper", ACCESS)  # the last is about this ZooKeeper, not about the cluster
+_READ_LAST = (LEDGERS, IDGEN)
+_LEFT_OUT = ("/zookeeper", ACCESS)  # about this ZooKeeper, not about the cluster
 
 
 def nodes_of(store: MetadataStore) -> Iterator[DumpedNode]:
@@ -43,7 +50,8 @@ def nodes_of(store: MetadataStore) -> Iterator[DumpedNode]:
     instance_id(store)
     before = find_node(store, IDGEN)
     last_id = -1
-    for one in _below(store, ""):
+    yield from _below(store, "")
+    for one in chain(_node(store, LEDGERS), _below(store, LEDGERS)):
         last_id = max(last_id, _ledger_id(one.path))
         yield one
     after = find_node(store, IDGEN)
@@ -82,7 +90,7 @@ def _below(store: MetadataStore, parent: str) -> Iterator[DumpedNode]:
     for name in find_children(store, parent or "/"):
         path = f"{parent}/{name}"
         is_lasting = parent not in _EPHEMERAL_PARENTS or name == READONLY_NAME
-        if path in _LEFT_OUT or not is_lasting:
+        if path in _READ_LAST or path in _LEFT_OUT or not is_lasting:
             continue
         yield from _node(store, path)
         yield from _below(store, path)
