@@ -228,6 +228,8 @@ class BookieRegistry:
                 value = encode(wanted, write_token=uuid4().hex)
                 tried.add(value)
                 self._store.set(path, value, node.version)
+            except MetadataAccessError:
+                raise
             except (BadVersionError, MetadataUnavailableError):
                 if monotonic_s() > deadline_s:
                     raise

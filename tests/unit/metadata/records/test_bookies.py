@@ -17,6 +17,7 @@ from tests.support.waiting import wait_until
 from zbk.errors import (
     CorruptRecordError,
     InvalidOptionError,
+    MetadataAccessError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -211,6 +212,25 @@ class LateStore(MemoryStore):
             late, self._late = self._late, None
             super().set(*late)
         return super().set(path, value, version)
+
+
+def test_a_refused_change_of_a_cookie_is_an_error_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was tried again for half a minute."""
+    cluster.registry.create_cookie(COOKIE)
+
+    def refused(*_args: object) -> int:
+        raise MetadataAccessError("memory://", "refused")
+
+    def paused(_seconds: float) -> None:
+        pytest.fail("it is tried again")
+
+    monkeypatch.setattr(cluster.store, "set", refused)
+    registry = BookieRegistry(cluster.store, pause=paused)
+
+    with pytest.raises(MetadataAccessError):
+        registry.switch_readonly("b1", is_readonly=True)
 
 
 def test_of_two_that_raise_to_the_same_incarnation_one_is_told_no(cluster: Cluster) -> None:

@@ -1,6 +1,7 @@
 """DataSetStore on a store in memory that fails on cue."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -80,6 +81,9 @@ class Cluster:
         )
         assert found is not None
         return found[0]
+
+    def abort(self, load: Load) -> Load | None:
+        return self.sets.abort(NAME, load.data_set_id, load.load_id)
 
     def commit_other(self, load: Load) -> None:
         """Commit a load through the other client."""
@@ -224,6 +228,25 @@ def test_an_abort_whose_reply_was_lost_is_known_to_be_made(cluster: Cluster) -> 
     found = cluster.sets.abort(NAME, load.data_set_id, load.load_id)
 
     assert found == load.aborted()
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_refused_end_of_a_load_is_an_error_at_once(cluster: Cluster, is_commit: bool) -> None:
+    load = cluster.begin()
+
+    def refuse() -> None:
+        raise MetadataAccessError("memory://", "refused")
+
+    has_come = cluster.store.interrupt(refuse, "multi" if is_commit else "set")
+
+    end = partial(cluster.commit if is_commit else cluster.abort, load)
+
+    with pytest.raises(MetadataAccessError):
+        end()
+
+    assert has_come()
+    assert cluster.pauses_s == []
+    assert cluster.state(load) is LoadState.OPEN
 
 
 def test_a_drop_whose_reply_was_lost_is_known_to_be_made(cluster: Cluster) -> None:
