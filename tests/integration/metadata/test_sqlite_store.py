@@ -16,10 +16,11 @@ from zbk.errors import (
     ForkedProcessError,
     InvalidOptionError,
     MetadataUnavailableError,
+    NotEmptyError,
     UnsupportedVersionError,
 )
 from zbk.metadata.stores.sqlite import SqliteStore
-from zbk.metadata.stores.store import Node, SessionState
+from zbk.metadata.stores.store import Create, Node, SessionState
 from zbk.system.clock import monotonic_ms
 from zbk.system.deadline import within
 
@@ -394,6 +395,32 @@ def test_a_transaction_that_an_interrupt_has_left_open_ends_with_the_next_call(
     store._connection.execute("BEGIN DEFERRED")
 
     assert store.children("/") == ["next"]
+
+
+def test_a_refused_delete_costs_the_same_with_many_children(place: Place) -> None:
+    """Each deletion of a ledger tries to remove its folder, with up to 10,000 others in it."""
+    store = place.open()
+    step_count = 0
+
+    def steps_of_delete() -> int:
+        nonlocal step_count
+        step_count = 0
+        with pytest.raises(NotEmptyError):
+            store.delete("/folder")
+        return step_count
+
+    def count() -> int:
+        nonlocal step_count
+        step_count += 1
+        return 0
+
+    store.create("/folder")
+    store.create("/folder/first")
+    store._connection.set_progress_handler(count, 1)
+    few = steps_of_delete()
+    store.multi([Create(f"/folder/n{number}") for number in range(250)])
+
+    assert 0 < steps_of_delete() <= few + 10
 
 
 def test_a_file_of_a_newer_zbk_is_refused(place: Place) -> None:

@@ -136,6 +136,11 @@ def child_names(connection: sqlite3.Connection, path: str) -> list[str]:
     return sorted(row[0].rpartition("/")[2] for row in rows)
 
 
+def _has_child(connection: sqlite3.Connection, path: str) -> bool:
+    row = connection.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone()
+    return row is not None
+
+
 def read_children(connection: sqlite3.Connection, path: str) -> Reading:
     """Return the reading of the children of ``path``. Needs a transaction around it."""
     row = connection.execute(
@@ -168,7 +173,7 @@ def apply(connection: sqlite3.Connection, operations: Sequence[Operation], sessi
                 )
             case Delete(path, version):
                 _check_version(connection, path, version)
-                if child_names(connection, path):
+                if _has_child(connection, path):
                     raise NotEmptyError(path, "has children")
                 connection.execute("DELETE FROM node WHERE path = ?", (path,))
                 _count_child_change(connection, path)
