@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from zbk.errors import (
+    CorruptRecordError,
     InvalidOptionError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -150,9 +151,15 @@ class AutorecoverySwitches:
         return find_node(self._store, path)
 
     def _count_up(self, path: str) -> None:
-        """Increment the counter. A conflict is success: another session has incremented it."""
+        """Increment the counter. A conflict is success: another session has incremented it.
+
+        Watchers see the version of its node, so a damaged counter begins anew.
+        """
         node = self._find(path)
-        count = 0 if node is None else decode(AuditCounter, node.value, path).count
+        count = 0
+        if node is not None:
+            with suppress(CorruptRecordError):
+                count = decode(AuditCounter, node.value, path).count
         self._swap.write(path, encode(AuditCounter(count=count + 1)), node)
 
     def _count_up_if_possible(self, path: str) -> None:

@@ -19,6 +19,7 @@ from zbk.metadata.records.autorecovery_switches import LOST_BOOKIE_DELAY_MAX_MS
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.stores.store import Operation
+from zbk.metadata.values import AuditCounter, decode
 from zbk.protocol.ledger.changes import change_ensemble
 
 LOST = MissingReason.LOST
@@ -317,3 +318,18 @@ def test_a_report_is_noted_also_where_nobody_can_be_told(cluster: Cluster) -> No
     cluster.tasks.announce()
 
     assert list(cluster.others.list()) == [7]
+
+
+def test_a_damaged_counter_of_news_fails_no_report_and_is_counted_anew(cluster: Cluster) -> None:
+    news: list[None] = []
+    watch = cluster.others.watch_tasks(lambda: news.append(None))
+    cluster.other_store.create(TASK_COUNTER, b"nonsense", make_parents=True)
+    cluster.other_store.settle()
+    before = len(news)
+
+    assert cluster.tasks.report(7, ["b1"], LOST)
+    cluster.other_store.settle()
+
+    assert len(news) == before + 1
+    assert decode(AuditCounter, cluster.store.get(TASK_COUNTER).value, TASK_COUNTER).count == 1
+    watch.cancel()
