@@ -6,8 +6,9 @@ TOML, in the encoding of ASCII:
     NAME.key    mode 0600    name, public_key, secret_key
     NAME.pub    mode 0644    name, public_key
 
-Guarantees: a new file never replaces one that exists, and the private file has its mode before it
-has its content. A private file that others may have read or replaced is refused (``secret_file``).
+Guarantees: a new file never replaces one that exists, the private file has its mode before it has
+its content, and a pair that cannot be written whole leaves no file. A private file that others may
+have read or replaced is refused (``secret_file``).
 
 Decision: the format is zbk's own. The certificates of pyzmq are written with the process's umask.
 
@@ -16,6 +17,8 @@ Any thread.
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,7 +99,8 @@ def write_pair(folder: Path, pair: KeyPair) -> tuple[Path, Path]:
     if public.exists():
         raise KeyFileError(str(public), "it exists already, and is not replaced")
     _write_new(private, secret, PRIVATE_MODE)
-    _write_new(public, named, PUBLIC_MODE)
+    with _removed_on_error(private):
+        _write_new(public, named, PUBLIC_MODE)
     return private, public
 
 
@@ -150,7 +154,7 @@ def list_public(folder: Path) -> list[tuple[Path, PublicKey]]:
 def _write_new(path: Path, text: str, mode: int) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        with os.fdopen(fd, "w", encoding="ascii") as file:
+        with _removed_on_error(path), os.fdopen(fd, "w", encoding="ascii") as file:
             os.fchmod(fd, mode)  # whatever the umask of the process
             file.write(text)
             file.flush()
@@ -159,6 +163,17 @@ def _write_new(path: Path, text: str, mode: int) -> None:
         raise KeyFileError(str(path), "it exists already, and is not replaced") from error
     except OSError as error:
         raise KeyFileError(str(path), error.strerror or str(error)) from error
+
+
+@contextmanager
+def _removed_on_error(path: Path) -> Iterator[None]:
+    """Remove a new file if the block fails: half a pair would keep its name from being used."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 def _read_public(path: Path) -> bytes:

@@ -1,5 +1,6 @@
 """Keys and their files."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -129,3 +130,25 @@ def test_no_key_has_such_a_name(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("text", ["", "a" * 39, "a" * 41, "a" * 39 + "~", "a" * 39 + "\n"])
 def test_other_texts_are_no_keys(text: str) -> None:
     assert not is_key(text)
+
+
+@pytest.mark.parametrize("failing_count", [1, 2])  # the private file, the public one
+def test_a_pair_that_a_full_disk_cuts_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing_count: int
+) -> None:
+    fsync_count = 0
+
+    def full(fd: int) -> None:
+        nonlocal fsync_count
+        del fd
+        fsync_count += 1
+        if fsync_count == failing_count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(KeyFileError, match="No space left"):
+        write_pair(tmp_path, PAIR)
+
+    assert list(tmp_path.iterdir()) == []
+    private, _public = write_pair(tmp_path, PAIR)
+    assert read_pair(private) == PAIR
