@@ -16,7 +16,7 @@ from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
 from zbk.config import MetadataAccess
-from zbk.errors import NodeExistsError, NoNodeError, ZbkError
+from zbk.errors import NodeExistsError, NoNodeError
 from zbk.metadata.stores.access import own_access
 from zbk.metadata.stores.arguments import (
     check_change,
@@ -81,7 +81,7 @@ class ZooKeeperStore:
         self._watches = ZooKeeperWatches(self._callbacks, self._start_read)
         try:
             self._connection.connect()
-        except ZbkError:
+        except BaseException:
             self._callbacks.close()
             raise
         if self._connection.members.own_identity:

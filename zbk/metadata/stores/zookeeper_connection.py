@@ -152,21 +152,25 @@ class ZooKeeperConnection:
         Raises:
             MetadataUnavailableError: no server answers in time. The connection is closed.
         """
-        timeout_s = left_s(self._timeout_s)
-        deadline_s = monotonic_s() + timeout_s
         try:
             self._client.start_async()
-            if not self._is_connected.wait(timeout_s - min(PROBE_S_MAX, PROBE_SHARE * timeout_s)):
-                probe_s = max(0.0, deadline_s - monotonic_s())
-                why = why_unreachable(self._place, probe_s, self._context)
-                if not self._is_connected.is_set():
-                    raise MetadataUnavailableError(
-                        self._uri, f"no ZooKeeper session within {rounded_s(timeout_s):g} s: {why}"
-                    )
+            self._await_session()
             find_root(self, self._place.root)
-        except ZbkError:
+        except BaseException:
             self.close(0)
             raise
+
+    def _await_session(self) -> None:
+        timeout_s = left_s(self._timeout_s)
+        deadline_s = monotonic_s() + timeout_s
+        if self._is_connected.wait(timeout_s - min(PROBE_S_MAX, PROBE_SHARE * timeout_s)):
+            return
+        probe_s = max(0.0, deadline_s - monotonic_s())
+        why = why_unreachable(self._place, probe_s, self._context)
+        if not self._is_connected.is_set():
+            raise MetadataUnavailableError(
+                self._uri, f"no ZooKeeper session within {rounded_s(timeout_s):g} s: {why}"
+            )
 
     def write(self, path: str, start: Callable[[KazooClient], IAsyncResult]) -> Any:  # noqa: ANN401 - kazoo has no types
         """Send a change, once, and return its result.

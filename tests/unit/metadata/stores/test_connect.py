@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.threads import NewThreads
+from tests.support.waiting import wait_until
 from zbk.errors import InvalidOptionError
+from zbk.metadata.stores import zookeeper_connection
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.zookeeper_address import ZooKeeperAddress, parse_address, why_unreachable
 
@@ -54,6 +57,21 @@ def test_hosts_are_written_as_kazoo_reads_them() -> None:
 def test_a_malformed_zookeeper_address_is_refused(uri: str) -> None:
     with pytest.raises(InvalidOptionError, match=r"^metadata="):
         open_store(uri)
+
+
+def test_an_interrupted_attempt_to_connect_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that goes on, as a notebook does, kept its threads, and they went on connecting."""
+
+    def interrupted(*_arguments: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zookeeper_connection, "why_unreachable", interrupted)
+    threads = NewThreads()
+
+    with pytest.raises(KeyboardInterrupt):
+        open_store("zk://127.0.0.1:1/x", timeout_s=0.1)
+
+    wait_until(lambda: threads.names() == [])
 
 
 @pytest.mark.parametrize(
