@@ -23,6 +23,7 @@ from uuid import uuid4
 
 from zbk.errors import (
     ClientClosedError,
+    MetadataAccessError,
     MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -75,6 +76,7 @@ class AuditorElection(NodeKeeper):
         self._term_count = 0
         self._term: int | None = None
         self._claim = NodeClaim()
+        self._refusal = ""  # the last one that was logged
         super().__init__(store, "zbk-election", retry_s, recheck_s)
         self._node_watch = store.watch_node(AUDITOR_LEADER, self._note_node)
 
@@ -107,8 +109,16 @@ class AuditorElection(NodeKeeper):
         self._end_term()
 
     def _may_retry(self, error: ZbkError) -> bool:
-        LOG.error("election.failed", "the election of the auditor failed; retrying", exc_info=error)
+        self._log(error)
         return True
+
+    def _on_refused(self, error: MetadataAccessError) -> None:
+        if str(error) != self._refusal:
+            self._refusal = str(error)
+            self._log(error)
+
+    def _log(self, error: ZbkError) -> None:
+        LOG.error("election.failed", "the election of the auditor failed; retrying", exc_info=error)
 
     def _reconcile(self) -> bool:
         with self._changed:
@@ -131,9 +141,13 @@ class AuditorElection(NodeKeeper):
         vote = AuditorVote(candidate_id=self._candidate_id, token=uuid4().hex, elected_ms=wall_ms())
         value = encode(vote)
         self._claim.begin(value)
+        try:
+            with suppress(NodeExistsError):
+                self._store.create(AUDITOR_LEADER, value, is_ephemeral=True, make_parents=True)
+        except MetadataAccessError:
+            self._claim.refused()
+            raise
         self._wake()
-        with suppress(NodeExistsError):
-            self._store.create(AUDITOR_LEADER, value, is_ephemeral=True, make_parents=True)
 
     def _remove_ours(self) -> None:
         node = self._store.get(AUDITOR_LEADER)

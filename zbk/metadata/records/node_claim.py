@@ -50,6 +50,10 @@ class NodeClaim:
             self._former.add(self._last)
         self._last = None
 
+    def refused(self) -> None:
+        """Record that the store refused the last attempt: no node can have its value."""
+        self._last = None
+
     def holder(self, found: bytes | None) -> Holder:
         """Return the holder of the node; ``found`` is its value, ``None`` if there is no node."""
         if found is None:

@@ -7,7 +7,12 @@ wanted one (``node_claim``), so lost callbacks and lost replies do no harm.
 import threading
 from abc import ABC, abstractmethod
 
-from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
+from zbk.errors import (
+    ClientClosedError,
+    MetadataAccessError,
+    MetadataUnavailableError,
+    ZbkError,
+)
 from zbk.metadata.stores.store import MetadataStore, Node, SessionState
 
 
@@ -51,6 +56,10 @@ class NodeKeeper(ABC):
     def _may_retry(self, error: ZbkError) -> bool:
         """Return whether to continue after an error of ``_reconcile``."""
 
+    @abstractmethod
+    def _on_refused(self, error: MetadataAccessError) -> None:
+        """Handle that the store refuses a step; it is repeated, because rights may come."""
+
     def _wake(self) -> None:
         with self._changed:
             self._is_due = True
@@ -77,6 +86,8 @@ class NodeKeeper(ABC):
             try:
                 pause_s = self._recheck_s if self._reconcile() else self._retry_s
             except MetadataUnavailableError as error:
+                if isinstance(error, MetadataAccessError):
+                    self._on_refused(error)
                 self._error = error
                 pause_s = self._retry_s
             except ClientClosedError:

@@ -32,6 +32,7 @@ import msgspec
 from zbk.errors import (
     ClientClosedError,
     CorruptRecordError,
+    MetadataAccessError,
     MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -184,6 +185,9 @@ class Registration(NodeKeeper):
         self._report(RegistrationState.FAILED)
         return False
 
+    def _on_refused(self, _error: MetadataAccessError) -> None:
+        """Go on: ``error`` shows it."""
+
     def _end(self) -> None:
         with self._changed:
             self._is_closing = True
@@ -250,6 +254,9 @@ class Registration(NodeKeeper):
             return False
         except NoNodeError as error:
             raise not_initialised(self._store) from error
+        except MetadataAccessError:
+            self._plan.claim(path).refused()
+            raise
         self._plan.created()
         return True
 

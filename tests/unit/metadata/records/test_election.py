@@ -8,6 +8,7 @@ from tests.support.late_store import LateCreations
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
+from zbk.errors import MetadataAccessError
 from zbk.metadata.paths import AUDITOR_LEADER
 from zbk.metadata.records.election import AuditorElection
 from zbk.metadata.records.ledgers import initialise
@@ -70,6 +71,35 @@ def test_a_vote_that_was_not_made_is_made_again(
 
     told.wait_last(1)
     election.close()
+
+
+def test_a_refused_vote_is_logged_once_and_repeated_at_intervals(
+    store: MemoryStore,
+    told: Recorder[int | None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was repeated without a pause and without a word, and each attempt was remembered."""
+    refused_count = 0
+
+    def refused(*_values: object, **_options: object) -> None:
+        nonlocal refused_count
+        refused_count += 1
+        raise MetadataAccessError("memory://", "refused to user 'client'")
+
+    monkeypatch.setattr(store, "create", refused)
+    election = AuditorElection(store, "a1", told, retry_s=3600, recheck_s=3600)
+    for count in (1, 2, 3):
+        wait_until(lambda count=count: refused_count >= count)  # type: ignore[misc]
+        if count < 3:
+            election._wake()
+    election.close()
+
+    assert refused_count <= 4, "one for each event, and the news of the watch"
+    assert len(caplog.messages) == 1
+    assert "refused to user 'client'" in caplog.text
+    assert not election._claim.is_open
+    assert election._claim._former == set()
 
 
 def test_a_vote_that_the_store_applies_late_keeps_nobody_from_leading(
