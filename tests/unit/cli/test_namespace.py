@@ -8,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from zbk.cli.main import cli
+from zbk.errors import MetadataUnavailableError, exit_code_of
 from zbk.metadata.records.instance import initialise
+from zbk.metadata.records.namespace_usage import UsageStore
 from zbk.metadata.stores.connect import open_store
 
 
@@ -82,3 +84,25 @@ def test_a_mistake_is_named(namespaces: Namespaces, arguments: tuple[str, ...], 
 
     assert why in namespaces.errors
     assert namespaces.run("ls") == []
+
+
+def test_a_removal_that_the_store_cuts_is_finished_by_the_next(
+    namespaces: Namespaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits without a namespace counted on, also for namespaces below it."""
+    namespaces.run("add", "orders", "--ledgers", "9")
+    remove = UsageStore.remove
+    failures = [MetadataUnavailableError("sqlite://", "no answer")]
+
+    def cut(self: UsageStore, namespace: str) -> None:
+        if failures:
+            raise failures.pop()
+        remove(self, namespace)
+
+    monkeypatch.setattr(UsageStore, "remove", cut)
+    namespaces.run("rm", "orders", exit_code=exit_code_of(MetadataUnavailableError))
+
+    namespaces.run("rm", "orders")
+    [added] = namespaces.run("add", "orders")
+
+    assert "ledger_count_max" not in added

@@ -162,8 +162,8 @@ def rm(path: str, metadata: str | None) -> None:
     from zbk.security.namespaces import without
 
     with cluster_store(metadata) as store, audited("grant", f"remove namespace {path}"):
+        UsageStore(store).remove(path)  # first: a repetition finds the namespace, and goes on
         NamespaceStore(store).change(lambda now: without(now, path))
-        UsageStore(store).remove(path)
 
 
 @command(
