@@ -51,6 +51,9 @@ def restore(store: MetadataStore, dump: Dump) -> int:
 
 def _create(store: MetadataStore, batch: list[DumpedNode]) -> None:
     try:
+        if len(batch) == 1 and len(batch[0].value) > _BATCH_SIZE_MAX:
+            store.create(batch[0].path, batch[0].value)  # has more room than a ``multi``
+            return
         store.multi([Create(node.path, node.value) for node in batch])
     except MetadataConflictError as error:
         raise InvalidOptionError(

@@ -26,6 +26,7 @@ from zbk.metadata.records.logs import LogStore
 from zbk.metadata.records.namespace_usage import UsageStore
 from zbk.metadata.records.namespaces import NamespaceStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie, IdCounter, LedgerLayout, LogHead, decode, encode
 from zbk.protocol.ledger.access import Right
@@ -200,6 +201,20 @@ def test_the_check_finds_what_is_wrong(
     found = check_records(nodes_of(store))
     assert [one.path for one in found] == ([path] if path else [])
     assert all(problem in one.problem for one in found)
+
+
+def test_a_record_of_the_largest_size_is_restored(store: MetadataStore, tmp_path: Path) -> None:
+    """One step of several changes takes less than a single change."""
+    largest = bytes(VALUE_SIZE_MAX)
+    store.create("/logs/large", largest)
+    path = tmp_path / "dump"
+    with path.open("wb") as out:
+        write_dump(out, nodes_of(store), address=store.address, exported_ms=1)
+    empty = MemoryStore(MemoryTree())
+
+    restore(empty, Dump(path))
+
+    assert empty.get("/logs/large").value == largest
 
 
 @pytest.mark.parametrize(
