@@ -24,9 +24,11 @@ from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup, RepairWatcher
 from zbk.errors import (
     BookieInUseError,
+    DamageError,
     InvalidOptionError,
     MetadataUnavailableError,
     NoSuchLedgerError,
+    UnsupportedVersionError,
 )
 from zbk.protocol.entry.digest import is_same_secret, password_digest
 from zbk.protocol.ledger.filter import names_bookie
@@ -50,6 +52,7 @@ class LedgerFound(msgspec.Struct, frozen=True):
     state: str
     fragment_count: int  # that name it
     entry_count: int  # due on it, in fragments whose end is known
+    unreadable: str = ""  # why the metadata cannot be read: they may name it or not
 
 
 class LedgerMoved(msgspec.Struct, frozen=True):
@@ -113,11 +116,12 @@ class BookieMove:
             )
 
     def plan(self) -> Iterator[LedgerFound]:
-        """Yield the ledgers that name the bookie, without changing them.
+        """Yield the ledgers that name the bookie, or may, without changing them.
 
         Raises:
             MetadataUnavailableError: not all ledgers could be read.
             NoSuchLedgerError: the requested ledger does not exist.
+            DamageError: the metadata of the requested ledger cannot be read.
         """
         ledgers = self._connection.ledgers
         if self._options.ledger_id is not None:
@@ -126,10 +130,15 @@ class BookieMove:
                 yield found_in(metadata, self._bookie_id)
             return
         for ledger_id in ledgers.list():
-            with suppress(NoSuchLedgerError):  # deleted since it was listed
+            try:
                 metadata, _version = ledgers.read(ledger_id)
-                if names_bookie(metadata, self._bookie_id):
-                    yield found_in(metadata, self._bookie_id)
+            except NoSuchLedgerError:  # deleted since it was listed
+                continue
+            except (DamageError, UnsupportedVersionError) as error:
+                yield LedgerFound(ledger_id, "unreadable", 0, 0, unreadable=str(error))
+                continue
+            if names_bookie(metadata, self._bookie_id):
+                yield found_in(metadata, self._bookie_id)
 
     def run(self) -> Iterator[LedgerMoved]:
         """Move ledger after ledger; yield the result of each."""
@@ -137,6 +146,10 @@ class BookieMove:
         for found in self.plan():
             if self._is_stopped.is_set():
                 return
+            if found.unreadable:
+                why = f"its metadata cannot be read: {found.unreadable}"
+                yield LedgerMoved(found.ledger_id, "failed", 0, 0, 0, why)
+                continue
             moved = self._move(found.ledger_id)
             if moved is None:
                 locked.append(found.ledger_id)
@@ -261,9 +274,16 @@ class Decommission:
         """Return what the remaining bookies cannot provide of each ledger that is left.
 
         Raises:
-            BookieInUseError: the bookie cannot be removed from one of them, or the move is stopped.
+            BookieInUseError: the bookie cannot be removed from one of them, one cannot be read, or
+                the move is stopped.
         """
-        return [LedgerLoss(one.ledger_id, self._force(one.ledger_id)) for one in self._move.plan()]
+        losses = []
+        for found in self._move.plan():
+            if found.unreadable:
+                reason = f"the metadata of ledger {found.ledger_id} cannot be read"
+                raise BookieInUseError(self._bookie_id, f"{reason}: {found.unreadable}")
+            losses.append(LedgerLoss(found.ledger_id, self._force(found.ledger_id)))
+        return losses
 
     def give_up(self, losses: Sequence[LedgerLoss]) -> None:
         """Remove the bookie from these ledgers, if no more is lost than stated.
@@ -280,14 +300,18 @@ class Decommission:
         Raises:
             BookieInUseError: it is running, or ledgers still name it: the cookie is kept.
         """
-        left = [found.ledger_id for found in self._move.plan()]
+        plan = list(self._move.plan())
+        left = [found.ledger_id for found in plan if not found.unreadable]
+        unreadable = [found.ledger_id for found in plan if found.unreadable]
+        reasons = []
         if left:
-            first = ", ".join(map(str, left[:_SHOWN_COUNT]))
-            more = f" and {len(left) - _SHOWN_COUNT} more" if len(left) > _SHOWN_COUNT else ""
-            raise BookieInUseError(
-                self._bookie_id,
-                f"{len(left)} ledgers still name it: {first}{more}; see why above, and try again",
-            )
+            reasons.append(f"{len(left)} ledgers still name it: {_first(left)}")
+        if unreadable:
+            may = "ledgers may name it, whose metadata cannot be read"
+            reasons.append(f"{len(unreadable)} {may}: {_first(unreadable)}")
+        if reasons:
+            reason = f"{'; '.join(reasons)}; see why above, and try again"
+            raise BookieInUseError(self._bookie_id, reason)
         self._check_stopped()
         self._connection.registry.delete_cookie(self._bookie_id)
 
@@ -325,6 +349,13 @@ def found_in(metadata: LedgerMetadata, bookie_id: str) -> LedgerFound:
             if last is not None:
                 entry_count += due_count(quorum, slot, fragment.first_entry_id, last)
     return LedgerFound(metadata.ledger_id, str(metadata.state), fragment_count, entry_count)
+
+
+def _first(ledger_ids: Sequence[int]) -> str:
+    """Return the first few ids, and the number of the others."""
+    more = len(ledger_ids) - _SHOWN_COUNT
+    shown = ", ".join(map(str, ledger_ids[:_SHOWN_COUNT]))
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _moved(ledger_id: int, result: RepairResult) -> LedgerMoved:

@@ -1,4 +1,4 @@
-"""A stop of repairs by hand ends them, also while losses are stated or given up."""
+"""Repairs by hand: a stop ends them; what cannot be read, or has changed, is no permission."""
 
 import threading
 from collections.abc import Iterator
@@ -15,10 +15,14 @@ from zbk.auditor.copy_target import PlacementTarget
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
 from zbk.auditor.manual import BookieMove, Decommission, LedgerLoss, MoveOptions
 from zbk.client.cluster.ledger_calls import LedgerCalls
-from zbk.errors import BookieInUseError, UnavailableError
+from zbk.errors import BookieInUseError, DamageError, UnavailableError
+from zbk.metadata.paths import ledger_path
+from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.values import Cookie, LedgerLayout
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.fragment_copy_events import CopyResult
 from zbk.protocol.repair.repair_effects import RepairAim, RepairLimits
 from zbk.transport.events import Sink
 from zbk.wire.messages import Message
@@ -79,22 +83,39 @@ class World:
                     model, ledger_id=number, ledger_key=bytes(16)
                 )
             )
-        self.copier: Any = object()  # nothing is copied
+        self.copier: Any = SimpleNamespace(copy=lambda *_a, **_k: pytest.fail("it copies"))
         self.registered = frozenset("bct")
         self.tasks = UnderreplicationStore(self.store)
+        self.registry = BookieRegistry(self.store)
+        self.registry.create_cookie(
+            Cookie(
+                bookie_id="a",
+                instance_id="i",
+                journal_dirs=("/j",),
+                ledger_dirs=("/l",),
+                created_ms=0,
+            )
+        )
         self.connection: Any = SimpleNamespace(
             ledgers=ledgers,
             tasks=self.tasks,
             requests=self.requests,
+            registry=self.registry,
             registered=lambda: self.registered,
             placer=SimpleNamespace(replacements=lambda *_a, **_k: {0: "t"}),
         )
 
-    def leaving(self) -> Decommission:
-        move = BookieMove(
+    def move(self) -> BookieMove:
+        return BookieMove(
             self.connection, "a", MoveOptions(), copier=self.copier, is_stopped=self.stop
         )
-        return Decommission(move, self.connection, "a")
+
+    def leaving(self) -> Decommission:
+        return Decommission(self.move(), self.connection, "a")
+
+    def damage(self, ledger_id: int) -> None:
+        path = ledger_path(ledger_id, LedgerLayout.HIERARCHICAL)
+        self.store.set(path, b"\xc1", self.store.get(path).version)
 
 
 @pytest.fixture
@@ -146,3 +167,33 @@ def test_a_repair_that_is_stopped_in_a_question_has_no_error_of_it(world: World)
     world.registered = frozenset("abc")
     result = LedgerRepairer(aim, setup).run()
     assert (result.is_stopped, result.error) == (True, None)
+
+
+def test_unreadable_metadata_keep_no_other_ledger_from_its_move(world: World) -> None:
+    """One damaged record is no reason to leave all replicas on a bookie that fails."""
+    world.damage(0)
+    world.copier.copy = lambda *_a, **_k: CopyResult(is_stopped=True)
+
+    moved = list(world.move().run())
+
+    assert [one.ledger_id for one in moved] == [0, 1]
+    assert moved[0].outcome == "failed"
+    assert "cannot be read" in moved[0].why
+
+
+def test_a_bookie_stays_while_unreadable_metadata_may_name_it(world: World) -> None:
+    world.damage(0)
+    world.connection.ledgers.delete(1)
+
+    with pytest.raises(BookieInUseError, match=r"cannot be read.*: 0"):
+        world.leaving().finish()
+    with pytest.raises(BookieInUseError, match=r"ledger 0 cannot be read"):
+        world.leaving().losses()
+    assert world.registry.read_cookie("a") is not None
+
+
+def test_a_ledger_that_is_asked_for_is_damaged_by_its_own_error(world: World) -> None:
+    world.damage(0)
+    move = BookieMove(world.connection, "a", MoveOptions(ledger_id=0), copier=world.copier)
+    with pytest.raises(DamageError):
+        list(move.run())
