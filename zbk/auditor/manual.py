@@ -103,6 +103,7 @@ class BookieMove:
 
         Raises:
             InvalidOptionError: there is no such bookie, or the target takes no new entries.
+            BookieInUseError: it may be running: its registration cannot be read.
         """
         known = self._connection.registry.cookies()
         if self._bookie_id not in known:
@@ -114,6 +115,7 @@ class BookieMove:
             raise InvalidOptionError(
                 "to", to, "is no other bookie that takes new entries; see `zbk bookie ls`"
             )
+        is_registered(self._connection, self._bookie_id)
 
     def plan(self) -> Iterator[LedgerFound]:
         """Yield the ledgers that name the bookie, or may, without changing them.
@@ -325,7 +327,8 @@ class Decommission:
         return result.lost
 
     def _check_stopped(self) -> None:
-        if self._bookie_id in self._connection.registered():
+        is_watched = self._bookie_id in self._connection.registered()
+        if is_watched or is_registered(self._connection, self._bookie_id):
             raise BookieInUseError(
                 self._bookie_id,
                 "it is running. Stop it first; to have it emptied while it still serves, run "
@@ -336,6 +339,19 @@ class Decommission:
 _SHOWN_COUNT: Final = 5
 
 _STOPPED: Final = ForcedMoveResult(refusal="it was stopped")
+
+
+def is_registered(connection: ClusterConnection, bookie_id: str) -> bool:
+    """Return whether a bookie is registered now; the watched registrations may lag behind.
+
+    Raises:
+        BookieInUseError: it is, and how cannot be read, as after the upgrade of its host.
+    """
+    try:
+        return connection.registry.resolve(bookie_id) is not None
+    except (DamageError, UnsupportedVersionError) as error:
+        reason = f"it may be running: its registration cannot be read ({error})"
+        raise BookieInUseError(bookie_id, reason) from error
 
 
 def found_in(metadata: LedgerMetadata, bookie_id: str) -> LedgerFound:

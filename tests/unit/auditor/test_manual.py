@@ -16,7 +16,7 @@ from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
 from zbk.auditor.manual import BookieMove, Decommission, LedgerLoss, MoveOptions
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.errors import BookieInUseError, DamageError, UnavailableError
-from zbk.metadata.paths import ledger_path
+from zbk.metadata.paths import ledger_path, registration_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
@@ -197,3 +197,18 @@ def test_a_ledger_that_is_asked_for_is_damaged_by_its_own_error(world: World) ->
     move = BookieMove(world.connection, "a", MoveOptions(ledger_id=0), copier=world.copier)
     with pytest.raises(DamageError):
         list(move.run())
+
+
+@pytest.mark.parametrize("record", [b"\xc1", b""])
+def test_a_bookie_with_an_unreadable_registration_runs(world: World, record: bytes) -> None:
+    """A newer zbk may have written it; the watched list of bookies leaves it out."""
+    world.registered = frozenset("bct")
+    world.store.create(registration_path("a", is_readonly=False), record, is_ephemeral=True)
+
+    with pytest.raises(BookieInUseError, match="running"):
+        list(world.leaving().run())
+    for ledger_id in (0, 1):
+        world.connection.ledgers.delete(ledger_id)
+    with pytest.raises(BookieInUseError, match="running"):
+        world.leaving().finish()
+    assert world.registry.read_cookie("a") is not None
