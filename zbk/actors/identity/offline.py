@@ -12,8 +12,14 @@ from zbk.actors.identity.identity import check_identity, in_service, local_cooki
 from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.locks import locked
 from zbk.config import BookieConfig
-from zbk.errors import CorruptRecordError, InvalidOptionError, StorageFailedError
+from zbk.errors import (
+    CookieMismatchError,
+    CorruptRecordError,
+    InvalidOptionError,
+    StorageFailedError,
+)
 from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.instance import instance_id
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie, decode
@@ -113,7 +119,8 @@ def wipe_bookie(files: FileSystem, store: MetadataStore | None, config: BookieCo
     Directories out of service are not changed.
 
     Raises:
-        CookieMismatchError, DirectoryInUseError: as ``check``.
+        CookieMismatchError, DirectoryInUseError: as ``check``; also if the store is another
+            cluster's.
         BookieError: it is registered.
         StorageFailedError: something cannot be removed.
     """
@@ -147,12 +154,20 @@ def _missing(
 
 
 def _forget(files: FileSystem, store: MetadataStore, dirs: Sequence[str]) -> None:
+    instance = instance_id(store)
     for directory in dirs:
         content = read_cookie(files, directory)
-        if content is not None:
-            bookie_id = decode(Cookie, content, directory).bookie_id
-            with suppress(InvalidOptionError):  # deleted by an earlier run
-                delete(store, bookie_id)
+        if content is None:
+            continue
+        cookie = decode(Cookie, content, directory)
+        if cookie.instance_id != instance:
+            raise CookieMismatchError(
+                f"bookie {cookie.bookie_id} in {directory} belongs to cluster "
+                f"{cookie.instance_id}, which keeps its cookie, and {store.address} is cluster "
+                f"{instance}: check --metadata"
+            )
+        with suppress(InvalidOptionError):  # deleted by an earlier run
+            delete(store, cookie.bookie_id)
 
 
 def _identity(files: FileSystem, store: MetadataStore | None, config: BookieConfig) -> Cookie:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.identity.identity import check_identity, init_identity
 from zbk.actors.identity.offline import check, rebuild_index, wipe_bookie
@@ -20,6 +20,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.protocol.entry.digest import ledger_key, password_digest
 from zbk.protocol.entry.words import DigestType, LedgerType
@@ -202,6 +203,22 @@ def test_wiped_with_its_cookie_it_is_free_for_another_bookie(
     assert disk.list_dir("/l") == disk.list_dir("/j") == []
     assert BookieRegistry(store).read_cookie(old) is None
     assert init_identity(disk, store, CONFIG) != old
+
+
+def test_a_wipe_with_the_metadata_of_another_cluster_changes_nothing(
+    disk: SimulatedDisk, store: MemoryStore
+) -> None:
+    """Its own cluster would keep the cookie of a bookie that is gone, and name it as missing."""
+    other = MemoryTree().open_session()
+    initialise(other)
+    before = {*disk.list_dir("/l"), "lock"}
+
+    with pytest.raises(CookieMismatchError, match="check --metadata"):
+        wipe_bookie(disk, other, CONFIG)
+
+    assert set(disk.list_dir("/l")) == before
+    check_identity(disk, store, CONFIG)
+    other.close()
 
 
 @pytest.mark.parametrize("with_cookie", [False, True])
