@@ -1,6 +1,7 @@
 """``zbk bookie scrub``: have bookies read all their files, and show the damage found."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,7 +12,7 @@ from zbk.cli.options import cluster_options, duration_option, output_option
 from zbk.cli.output import Format, note, print_json, print_rows
 from zbk.cli.progress import telling
 from zbk.cli.session import Session
-from zbk.errors import DamageError, InvalidOptionError
+from zbk.errors import DamageError, InvalidOptionError, UnavailableError, ZbkError
 
 if TYPE_CHECKING:
     from zbk.wire.messages import ScrubStatus
@@ -59,34 +60,75 @@ def scrub(
 
     A pass reads every entry log and the index, limited by the bookie's scrub_rate_size. Ledgers
     with damaged entries are reported as under-replicated; until they are repaired, readers use the
-    other replicas. The exit code is 4 if damage was found. For a stopped bookie use `zbk bookie
-    sanity`.
+    other replicas. The exit code is 4 if damage was found, else 3 if one of all bookies did not
+    answer. For a stopped bookie use `zbk bookie sanity`.
     """
     if (bookie_id is None) is not is_all:
         raise InvalidOptionError("bookie", bookie_id or "", "give the id of one, or --all")
     with session.open_client(metadata) as client:
         ids = [bookie_id] if bookie_id else [one.bookie_id for one in client.list_bookies()]
-        found = {one: client.scrub(one, is_pass_wanted=not is_asking) for one in ids}
-        for one in ids if is_waiting and not is_asking else ():
-            with telling("percent") as tell:
+        silent = _Silent(is_all=is_all)
+        found: dict[str, ScrubStatus] = {}
+        for one in ids:
+            with silent.noting(one):
+                found[one] = client.scrub(one, is_pass_wanted=not is_asking)
+        for one in list(found) if is_waiting and not is_asking else ():
+            with silent.noting(one), telling("percent") as tell:
                 found[one] = client.follow_scrub(
                     one, found[one], timeout=timeout_ms / 1000, tell=_percent_to(tell, one)
                 )
     if not (is_waiting or is_asking):
-        begun = ({"bookie_id": one, "pass": found[one].awaited_pass} for one in ids)
+        begun = ({"bookie_id": one, "pass": found[one].awaited_pass} for one in found)
         print_rows(begun, ["bookie_id", "pass"], output)
-        note("zbk: the scrub runs; `zbk bookie scrub --status` shows its progress")
+        if found:
+            note("zbk: the scrub runs; `zbk bookie scrub --status` shows its progress")
+        silent.check()
         return
     _print(found, output)
     file_count = sum(status.file_count for status in found.values())
     ledger_count = sum(status.ledger_count for status in found.values())
     if file_count or ledger_count:
+        silent.tell()
         raise DamageError(
             f"{file_count} damaged files, {ledger_count} ledgers with damaged entries"
         )
+    silent.check()
 
 
 # ------------------------------------------------------------------ private
+
+
+class _Silent:
+    """The bookies whose requests failed; the error of one that is asked alone is its own."""
+
+    def __init__(self, *, is_all: bool) -> None:
+        self._is_all = is_all
+        self._reasons: dict[str, ZbkError] = {}
+
+    @contextmanager
+    def noting(self, bookie_id: str) -> Iterator[None]:
+        """Note that a request fails, so that the other bookies are asked, too."""
+        try:
+            yield
+        except ZbkError as error:
+            if not self._is_all:
+                raise
+            self._reasons[bookie_id] = error
+
+    def tell(self) -> None:
+        """Name the bookies, with the reasons, on standard error."""
+        for bookie_id, reason in self._reasons.items():
+            note(f"zbk: bookie {bookie_id} is not part of this: {reason}")
+
+    def check(self) -> None:
+        """Check that all bookies answered, and name the others.
+
+        Raises:
+            UnavailableError: some did not.
+        """
+        self.tell()
+        if self._reasons:
+            raise UnavailableError(f"bookies did not answer: {', '.join(self._reasons)}")
 
 
 def _percent_to(

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from tests.support.cli import Run
 from tests.support.fake_client import BOOKIES, FakeClient
-from zbk.errors import EXIT_CALLER, EXIT_DAMAGE
+from zbk.errors import EXIT_CALLER, EXIT_DAMAGE, EXIT_UNAVAILABLE, BookieUnavailableError
+from zbk.wire.messages import ScrubStatus
 
 FIRST, DAMAGED, _ = BOOKIES
 
@@ -77,3 +80,51 @@ def test_one_bookie_or_all_have_to_be_named(run: Run) -> None:
         done = run("bookie", "scrub", *arguments)
         assert done.exit_code == EXIT_CALLER
         assert "--all" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["--wait", "--status"])
+def test_a_silent_bookie_hides_nothing_of_the_others(
+    run: Run, client: FakeClient, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    silence(client, monkeypatch, FIRST)
+
+    done = run("bookie", "scrub", "--all", how)
+
+    assert done.exit_code == EXIT_DAMAGE
+    assert all(one in done.stdout for one in BOOKIES[1:])
+    assert f"bookie {FIRST} is not part of this" in done.stderr
+
+
+def test_a_silent_bookie_is_the_exit_code_of_healthy_others(
+    run: Run, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence(client, monkeypatch, DAMAGED)
+
+    done = run("bookie", "scrub", "--all", "-o", "json")
+
+    assert done.exit_code == EXIT_UNAVAILABLE
+    begun = [json.loads(line)["bookie_id"] for line in done.stdout.splitlines()]
+    assert begun == [one for one in BOOKIES if one != DAMAGED]
+    assert f"bookies did not answer: {DAMAGED}" in done.stderr
+
+
+def test_the_error_of_a_lone_bookie_is_its_own(
+    run: Run, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence(client, monkeypatch, FIRST)
+
+    done = run("bookie", "scrub", FIRST, "--status")
+
+    assert (done.exit_code, done.stdout) == (EXIT_UNAVAILABLE, "")
+    assert done.stderr.count(FIRST) == 1
+
+
+def silence(client: FakeClient, monkeypatch: pytest.MonkeyPatch, silent: str) -> None:
+    scrub = client.scrub
+
+    def answer(bookie_id: str, *, is_pass_wanted: bool = True) -> ScrubStatus:
+        if bookie_id == silent:
+            raise BookieUnavailableError(bookie_id, "no answer")
+        return scrub(bookie_id, is_pass_wanted=is_pass_wanted)
+
+    monkeypatch.setattr(client, "scrub", answer)
