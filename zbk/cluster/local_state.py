@@ -7,7 +7,8 @@ import msgspec
 
 from zbk.conversion import decode_json
 from zbk.errors import InvalidOptionError
-from zbk.system.private_file import open_private
+from zbk.storage.disk.small_file import replace_file
+from zbk.system.files import FileSystem, OsFiles
 
 STATE_NAME: Final = "cluster.json"
 STATE_FORMAT_VERSION: Final = 1
@@ -94,9 +95,7 @@ def check_fits(state: ClusterState, folder: Path, metadata: str, bookie_count: i
         )
 
 
-def write_state(folder: Path, state: ClusterState) -> None:
-    """Replace the record in ``folder``."""
-    new = folder / f"{STATE_NAME}.new"
-    with open(new, "wb", opener=open_private) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(state)))
-    new.replace(folder / STATE_NAME)
+def write_state(folder: Path, state: ClusterState, files: FileSystem | None = None) -> None:
+    """Replace the record in ``folder``, durably: the cluster cannot be started without it."""
+    content = msgspec.json.format(msgspec.json.encode(state))
+    replace_file(files or OsFiles(), str(folder), STATE_NAME, content)

@@ -3,12 +3,20 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.cluster.local import LocalCluster
-from zbk.cluster.local_state import STATE_NAME
+from zbk.cluster.local_state import (
+    STATE_NAME,
+    BookieSeat,
+    ClusterState,
+    write_state,
+)
+from zbk.conversion import decode_json
 from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError
 from zbk.system.files import OsFiles
 
@@ -123,3 +131,28 @@ def test_a_child_that_does_not_end_keeps_nothing_else_from_its_end(
     assert notes[6:] == ["store"]
     cluster.stop()
     assert len(notes) == 7
+
+
+def test_a_loss_of_power_leaves_the_record_of_the_cluster_whole() -> None:
+    before, after = (
+        ClusterState(metadata="sqlite", bookies=(BookieSeat("b0", port),)) for port in (1, 2)
+    )
+    for step in range(1, 20):
+        disk = SimulatedDisk()
+        disk.make_dirs("/c")
+        write_state(Path("/c"), before, disk)
+        disk.crash_at = disk.operation_count + step
+        try:
+            write_state(Path("/c"), after, disk)
+        except SimulatedCrash:
+            disk.crash(Random(step))
+            assert state_on(disk) in (before, after)
+            write_state(Path("/c"), after, disk)
+        else:
+            disk.crash_at = None
+        disk.crash(Random(step))
+        assert state_on(disk) == after, step
+
+
+def state_on(disk: SimulatedDisk) -> ClusterState:
+    return decode_json(disk.content(f"/c/{STATE_NAME}"), ClusterState)
