@@ -26,10 +26,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from zbk.actors.process.bookie_process import init_bookie
 from zbk.cluster import BOOKIE_COUNT_MAX, local_state
 from zbk.cluster.child import Child
 from zbk.cluster.local_state import BookieSeat, ClusterState
+from zbk.cluster.new_bookie import make_bookie
 from zbk.config import BookieConfig
 from zbk.config.http_address import http_of_process
 from zbk.config.sources import convert
@@ -46,8 +46,7 @@ LOOK_INTERVAL_S: Final = 0.03
 BOOKIE_PROGRAM: Final = ("-m", "zbk", "bookie", "run")
 
 SESSION_TIMEOUT_MS: Final = 4_000
-"""The time that a killed bookie stays registered, which delays its restart. It can be short,
-because there is no network between a bookie and its metadata."""
+"""The time that a killed bookie stays registered; short, because no network delays a session."""
 
 ZOOKEEPER_ROOT: Final = "/zbk"
 
@@ -89,8 +88,7 @@ class LocalCluster:
 
         ``bookie_programs`` has, by number, the bookies that run another program than
         ``zbk bookie run``: arguments of Python, before the options of a bookie, which are added.
-        ``start_timeout_s``: the time in which the bookies that are started together have to be
-        registered, and a ZooKeeper has to answer.
+        ``start_timeout_s``: the time that bookies have to register, and a ZooKeeper to answer.
         """
         if not 1 <= bookie_count <= BOOKIE_COUNT_MAX:
             raise InvalidOptionError(
@@ -283,10 +281,12 @@ class LocalCluster:
             )
         self._exit.callback(lock.close)
         self._exit.callback(self._ports.release)
-        if not is_new:
-            state = local_state.read_state(self.folder)
-            local_state.check_fits(state, self.folder, self._kind, self._bookie_count)
-            self._seats = list(state.bookies)
+        if is_new:
+            self._save()  # the next start continues this one, wherever it is interrupted
+            return
+        state = local_state.read_state(self.folder)
+        local_state.check_fits(state, self.folder, self._kind, self._bookie_count)
+        self._seats = list(state.bookies)
 
     def _start_metadata(self) -> None:
         match self._kind:
@@ -304,12 +304,12 @@ class LocalCluster:
 
     def _init_bookies(self) -> None:
         for index in range(len(self._seats), self._bookie_count):
-            bookie_id = init_bookie(convert(BookieConfig, self._bookie_options(index, port=0)))
-            self._seats.append(BookieSeat(bookie_id))
+            config = convert(BookieConfig, self._bookie_options(index, port=0))
+            self._seats.append(BookieSeat(make_bookie(config)))
+            self._save()
         store = open_store(self._uri)
         self._exit.callback(store.close)
         self._registry = BookieRegistry(store)
-        self._save()
 
     def _bookie_options(self, index: int, port: int) -> dict[str, int | str]:
         folder = self.folder / f"bookie{index}"

@@ -7,7 +7,7 @@ import msgspec
 
 from zbk.conversion import decode_json
 from zbk.errors import InvalidOptionError
-from zbk.storage.disk.small_file import replace_file
+from zbk.storage.disk.small_file import NEW_SUFFIX, replace_file
 from zbk.system.files import FileSystem, OsFiles
 
 STATE_NAME: Final = "cluster.json"
@@ -42,7 +42,8 @@ def has_state(folder: Path) -> bool:
     if (folder / STATE_NAME).exists():
         return True
     if folder.is_dir():
-        strange = sorted({path.name for path in folder.iterdir()} - {"lock", KEYS_FOLDER})
+        names = {path.name for path in folder.iterdir()}
+        strange = sorted(names - {"lock", KEYS_FOLDER, STATE_NAME + NEW_SUFFIX})
         if strange:
             raise InvalidOptionError(
                 "data",
@@ -79,7 +80,7 @@ def check_fits(state: ClusterState, folder: Path, metadata: str, bookie_count: i
     Raises:
         InvalidOptionError: its metadata are elsewhere, or it has more bookies.
     """
-    if state.metadata != metadata:
+    if state.bookies and state.metadata != metadata:  # without any, nothing is in its metadata
         raise InvalidOptionError(
             "data",
             str(folder),

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
+from zbk.cluster import local
 from zbk.cluster.local import LocalCluster
 from zbk.cluster.local_state import (
     STATE_NAME,
     BookieSeat,
     ClusterState,
+    read_state,
     write_state,
 )
+from zbk.cluster.new_bookie import make_bookie
 from zbk.conversion import decode_json
 from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError
 from zbk.system.files import OsFiles
@@ -131,6 +134,79 @@ def test_a_child_that_does_not_end_keeps_nothing_else_from_its_end(
     assert notes[6:] == ["store"]
     cluster.stop()
     assert len(notes) == 7
+
+
+@pytest.fixture
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalCluster, "_start_bookies", lambda *_: None)
+
+
+def ids_in(folder: Path) -> list[str]:
+    return [one.bookie_id for one in read_state(folder).bookies]
+
+
+def interrupted_after(call: Callable[..., Any], count: int, *, is_done: bool) -> Callable[..., Any]:
+    """Return the function with Ctrl-C in its call of this number, from 1: before or after it."""
+    calls: list[int] = []
+
+    def interrupted(*given: object) -> object:
+        calls.append(1)
+        if len(calls) == count and not is_done:
+            raise KeyboardInterrupt
+        value = call(*given)
+        if len(calls) == count:
+            raise KeyboardInterrupt
+        return value
+
+    return interrupted
+
+
+@pytest.mark.usefixtures("no_processes")
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_start_continues_one_that_was_interrupted_while_it_made_bookies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, *, is_done: bool
+) -> None:
+    folder = tmp_path / "cluster"
+    with monkeypatch.context() as patch:
+        interrupted = interrupted_after(make_bookie, count, is_done=is_done)
+        patch.setattr(local, "make_bookie", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            LocalCluster(folder).start()
+
+    with LocalCluster(folder) as cluster:
+        assert cluster._registry is not None
+        assert sorted(cluster._registry.cookies()) == sorted(ids_in(folder))
+    assert len(ids_in(folder)) == 3
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_cluster_grows_after_an_interrupted_growth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalCluster(tmp_path / "c", bookie_count=1):
+        pass
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "make_bookie", interrupted_after(make_bookie, 1, is_done=True))
+        with pytest.raises(KeyboardInterrupt):
+            LocalCluster(tmp_path / "c", bookie_count=2).start()
+
+    with LocalCluster(tmp_path / "c", bookie_count=2) as cluster:
+        assert cluster._registry is not None
+        assert len(cluster._registry.cookies()) == len(ids_in(tmp_path / "c")) == 2
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_start_before_any_bookie_fixes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalCluster, "_start_metadata", interrupted_after(print, 1, is_done=False))
+        with pytest.raises(KeyboardInterrupt):
+            LocalCluster(tmp_path / "c", use_zookeeper=True).start()
+
+    with LocalCluster(tmp_path / "c", bookie_count=1):
+        assert len(ids_in(tmp_path / "c")) == 1
 
 
 def test_a_loss_of_power_leaves_the_record_of_the_cluster_whole() -> None:
