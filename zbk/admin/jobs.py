@@ -5,7 +5,8 @@
             ---------> -> stopped    by a request, or because the process ended
 
 A job is known by its name. A second request for a job that waits or runs gets the same job, if its
-options are the same. A job keeps what it has done when it stops, and a new one continues there.
+options are the same and it was not stopped. A job keeps what it has done when it stops, and a
+new one continues there.
 
 The last ``ENDED_COUNT_MAX`` jobs that ended stay known until the process ends; up to
 ``WAITING_COUNT_MAX`` wait.
@@ -98,9 +99,9 @@ class Jobs:
         with self._lock:
             if self._is_closed:
                 raise UnavailableError("the process ends")
-            for job_id in self._works:
+            for job_id, (_work, is_stopped) in self._works.items():
                 job = self._known[job_id]
-                if job.name == name:
+                if job.name == name and not is_stopped.is_set():
                     if job.options != options:
                         why = f"is job {job_id} already, with other options: wait, or stop it"
                         raise InvalidOptionError("job", name, why)

@@ -68,6 +68,26 @@ def test_a_second_request_gets_the_job_that_runs(jobs: Jobs) -> None:
     assert again.job_id == first.job_id + 1
 
 
+def test_a_request_after_a_stop_gets_a_new_job(jobs: Jobs) -> None:
+    """The stopped one runs on for a moment, and ends without the work that is asked for."""
+    is_ending = threading.Event()
+
+    def slow_to_stop(_progress: JobProgress, is_stopped: threading.Event) -> bool:
+        assert is_stopped.wait(30)
+        assert is_ending.wait(30)
+        return False
+
+    first = jobs.begin("decommission b-1", {}, slow_to_stop)
+    wait_until(lambda: first.state == "running")
+    jobs.stop(first.job_id)
+
+    again = jobs.begin("decommission b-1", {"give_up_count": 3}, at_once)
+
+    is_ending.set()
+    wait_until(lambda: states(jobs) == ["stopped", "done"])
+    assert again is not first
+
+
 def test_an_error_fails_its_job_alone(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
     jobs.begin("busy", {}, failing(BusyError("too much")))
     jobs.begin("bug", {}, failing(ZeroDivisionError("a secret")))
