@@ -10,7 +10,12 @@ import msgspec
 from zbk.admin.cluster import Cluster
 from zbk.admin.jobs import JobProgress, shown_job
 from zbk.admin.operation import Arguments
-from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError
+from zbk.errors import (
+    DamageError,
+    InvalidOptionError,
+    NoSuchLedgerError,
+    UnsupportedVersionError,
+)
 from zbk.protocol.ledger.filter import LedgerFilter
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ RECOVERY_TIMEOUT_S: Final = 60.0
 
 
 def list_ledgers(cluster: Cluster, given: Arguments) -> dict[str, Any]:
-    """Return a page of ledgers, or all, with their metadata if wanted."""
+    """Return a page of ledgers, or all, with their metadata if wanted; null: it is unreadable."""
     ids = cluster.client.list_ledgers()
     page = given["page"]
     if page is None and not given["print_metadata"]:
@@ -46,12 +51,14 @@ def list_ledgers(cluster: Cluster, given: Arguments) -> dict[str, Any]:
         found = list(islice(ids, first, first + PAGE_SIZE))
     if not given["print_metadata"]:
         return dict.fromkeys(map(str, found))
-    shown = {}
+    shown: dict[str, Any] = {}
     for ledger_id in found:
         try:
             shown[str(ledger_id)] = _shown(cluster.client.get_ledger_metadata(ledger_id))
         except NoSuchLedgerError:  # deleted since it was listed
             continue
+        except (DamageError, UnsupportedVersionError):
+            shown[str(ledger_id)] = None
     return shown
 
 
@@ -82,7 +89,7 @@ def find_ledgers(cluster: Cluster, given: Arguments) -> dict[str, Any]:
             found, _version = ledgers.read(ledger_id)
         except NoSuchLedgerError:  # deleted since it was listed
             continue
-        except DamageError as error:
+        except (DamageError, UnsupportedVersionError) as error:
             damaged[str(ledger_id)] = str(error)
             continue
         if wanted.accepts(found):

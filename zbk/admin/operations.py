@@ -85,7 +85,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET", "/api/v1/ledger/list", "List the ledgers by id, with their metadata if wanted.",
         ledgers.list_ledgers, _map({"anyOf": [_LEDGER, {"type": "null"}]}),
         (
-            Parameter("print_metadata", "boolean", "Add metadata: of one page.", default=False),
+            Parameter(
+                "print_metadata", "boolean", "Add metadata: of one page; null if unreadable.",
+                default=False,
+            ),
             Parameter(
                 "page", "integer", "Number of a page of 100 ledgers, from 1; else all ids.",
                 None, low=1, high=10_000_000,

@@ -14,12 +14,13 @@ from zbk.cli.output import (
     Format,
     bytes_value,
     flush,
+    note,
     preview,
     print_bytes,
     print_object,
     print_rows,
 )
-from zbk.errors import DamageError, ZbkError
+from zbk.errors import EXIT_DAMAGE, DamageError, UnsupportedVersionError, ZbkError
 
 if TYPE_CHECKING:
     from zbk.protocol.entry.read_batch import ReadBatch
@@ -40,26 +41,39 @@ class Table(NamedTuple):
     columns: Sequence[str]
 
 
+class Unreadable:
+    """The things of one kind whose metadata cannot be read: a list names them and goes on."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._is_any = False
+
+    def report(self, name: object, error: ZbkError) -> None:
+        """Name one of them on standard error."""
+        self._is_any = True
+        what = "are damaged" if isinstance(error, DamageError) else "cannot be read"
+        note(f"zbk: {self._kind} {name}: its metadata {what}: {error}")
+
+    def finish(self) -> None:
+        """End the command with the exit code of damage, if there is one of them."""
+        if self._is_any:
+            click.get_current_context().exit(EXIT_DAMAGE)
+
+
 def still_there(
     names: Iterable[NameT],
     read: Callable[[NameT], FoundT],
     gone: type[ZbkError],
-    on_damage: Callable[[NameT, DamageError], None] | None = None,
+    unreadable: Unreadable,
 ) -> Iterator[FoundT]:
-    """Yield what ``read`` returns for each name; skip the things deleted since they were listed.
-
-    Raises:
-        DamageError: a record is damaged, and there is no ``on_damage`` to report it to.
-    """
+    """Yield what ``read`` returns for each name; skip the things deleted since they were listed."""
     for name in names:
         try:
             yield read(name)
         except gone:
             continue
-        except DamageError as error:
-            if on_damage is None:
-                raise
-            on_damage(name, error)
+        except (DamageError, UnsupportedVersionError) as error:
+            unreadable.report(name, error)
 
 
 def print_details(value: Mapping[str, Any], tables: Sequence[Table], output: Format) -> None:

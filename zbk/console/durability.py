@@ -20,7 +20,7 @@ from zbk.actors.serve.unsynced_ledgers import Order
 from zbk.client.operations.ledger_copies import Asked, stripes_in
 from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.console.ledger_pages import bookie_row, ledger_id_in, ledger_infos, one_of
-from zbk.errors import DamageError, NoSuchLedgerError, ZbkError
+from zbk.errors import DamageError, NoSuchLedgerError, UnsupportedVersionError, ZbkError
 from zbk.health.bookie_scrape import BOOKIE_COUNT_MAX
 from zbk.health.unsynced_ledgers import unsynced_in_cluster
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -50,7 +50,7 @@ def durability_page(collector: Collector, query: Mapping[str, str]) -> dict[str,
         for ledger_id in range(before - 1, first - 1, -1):
             try:
                 ledger, _version = connection.ledgers.read(ledger_id)
-            except (NoSuchLedgerError, DamageError):
+            except (NoSuchLedgerError, DamageError, UnsupportedVersionError):
                 continue
             if not ledger.is_closed and ledger.ledger_type.is_volatile:
                 found.append(ledger)

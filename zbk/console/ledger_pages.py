@@ -23,7 +23,13 @@ from zbk.client.operations.ledger_copies import (
 from zbk.console.collector import TIMEOUT_S, Collector
 from zbk.console.history import Gap
 from zbk.console.ledger_copies import WINDOW_COUNT, copies_at, marks_of, window_at
-from zbk.errors import DamageError, InvalidOptionError, NoSuchLedgerError, ZbkError
+from zbk.errors import (
+    DamageError,
+    InvalidOptionError,
+    NoSuchLedgerError,
+    UnsupportedVersionError,
+    ZbkError,
+)
 from zbk.metadata.paths import is_ledger_id
 from zbk.protocol.entry.words import LedgerState, LedgerType
 from zbk.protocol.ledger.filter import LedgerFilter
@@ -91,7 +97,7 @@ def ledger_list(collector: Collector, query: Mapping[str, str]) -> dict[str, Any
                 found, _version = ledgers.read(ledger_id)
             except NoSuchLedgerError:
                 continue
-            except DamageError as error:
+            except (DamageError, UnsupportedVersionError) as error:
                 rows.append({"ledger_id": ledger_id, "state": "DAMAGED", "why": str(error)})
                 continue
             if wanted.accepts(found):

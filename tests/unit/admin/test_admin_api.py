@@ -47,16 +47,18 @@ from zbk.errors import (
     NoSuchVersionError,
     RequestTimeoutError,
     UnauthorizedError,
+    UnsupportedVersionError,
     ZbkError,
 )
 from zbk.http import serve
+from zbk.metadata.paths import ledger_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.datasets import DataSetStore
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
-from zbk.metadata.values import Cookie
+from zbk.metadata.values import Cookie, LedgerLayout
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.underreplicated import MissingReason
@@ -151,6 +153,42 @@ def reading() -> Iterator[Api]:
 
 
 # ------------------------------------------------------------------ the document
+
+
+def test_a_page_of_ledgers_has_those_beside_an_unreadable_one(
+    reading: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ledger in range(3):
+        reading.client.add_ledger([b"abc"])
+    read = reading.client.get_ledger_metadata
+    unreadable: list[ZbkError] = []
+
+    def fail_for_one(ledger_id: int) -> LedgerMetadata:
+        if ledger_id == 1:
+            raise unreadable[-1]
+        return read(ledger_id)
+
+    monkeypatch.setattr(reading.client, "get_ledger_metadata", fail_for_one)
+    for error in (UnsupportedVersionError("newer"), CorruptRecordError("/ledgers/1", 0, "bad")):
+        unreadable.append(error)
+        shown = reading.get("/api/v1/ledger/list", print_metadata="true")
+        assert [ledger_id for ledger_id, one in shown.items() if one] == ["0", "2"]
+        assert shown["1"] is None
+
+
+def test_a_search_names_a_ledger_of_a_newer_zbk(reading: Api) -> None:
+    ledgers = LedgerStore(reading.store)
+    for _ledger in range(2):
+        ledgers.create(lambda number: msgspec.structs.replace(LEDGER, ledger_id=number))
+    path = ledger_path(0, LedgerLayout.HIERARCHICAL)
+    node = reading.store.get(path)
+    newer = msgspec.msgpack.decode(node.value) | {"format_version": 99}
+    reading.store.set(path, msgspec.msgpack.encode(newer), node.version)
+
+    found = reading.get("/api/v1/zbk/ledger/find")
+
+    assert list(found["ledgers"]) == ["1"]
+    assert "format version 99" in found["damaged"]["0"]
 
 
 def test_the_document_has_the_routes_that_are_mounted(api: Api) -> None:

@@ -7,7 +7,7 @@ import click
 
 from zbk.cli.command import command
 from zbk.cli.dataset.schema import columns_of
-from zbk.cli.listing import Table, print_details, still_there
+from zbk.cli.listing import Table, Unreadable, print_details, still_there
 from zbk.cli.options import (
     cluster_options,
     integer_option,
@@ -38,14 +38,18 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
     """List the data sets.
 
     With the rows, ledgers and bytes of payload of the last version, the time of its commit, and who
-    committed it.
+    committed it. Data sets whose records cannot be read are named on standard error, and the exit
+    code is 4.
     """
     from zbk.client.dataset.datasets import DataSets
 
+    unreadable = Unreadable("data set")
     with session.open_client(metadata) as client:
         data_sets = DataSets(client)
-        found = still_there(data_sets.list(), data_sets.history, NoSuchDataSetError)
+        names = data_sets.list()
+        found = still_there(names, data_sets.history, NoSuchDataSetError, unreadable)
         print_rows(map(_summary, found), ["dataset", "version", *VERSION_COLUMNS], output)
+    unreadable.finish()
 
 
 @command(

@@ -11,6 +11,7 @@ from zbk.cli.ledger.filters import filter_options, ledger_filter
 from zbk.cli.listing import (
     ENTRY_COLUMNS,
     Table,
+    Unreadable,
     entry_rows,
     lines_option,
     print_details,
@@ -25,9 +26,9 @@ from zbk.cli.options import (
     output_option,
     password_option,
 )
-from zbk.cli.output import Format, bytes_value, note, print_rows, time_text
+from zbk.cli.output import Format, bytes_value, print_rows, time_text
 from zbk.cli.session import Session
-from zbk.errors import EXIT_DAMAGE, DamageError, NoSuchLedgerError
+from zbk.errors import NoSuchLedgerError
 from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 
 if TYPE_CHECKING:
@@ -167,26 +168,20 @@ def ls(
     metadata of one ledger after the other, in the order of ids, until --limit ledgers are found: a
     filter saves lines, not reads. The length of a ledger is known once it is closed.
 
-    Ledgers with damaged metadata are named on standard error, and the exit code is 4.
+    Ledgers whose metadata cannot be read are named on standard error, and the exit code is 4.
     """
     wanted = ledger_filter(options)
-    damaged: list[int] = []
-
-    def report(ledger_id: int, error: DamageError) -> None:
-        damaged.append(ledger_id)
-        note(f"zbk: ledger {ledger_id}: its metadata are damaged: {error}")
-
+    unreadable = Unreadable("ledger")
     columns = ["ledger_id", "state", "type", "quorum", "last_entry_id", "length", "created"]
     with session.open_client(metadata) as client:
         ids = client.list_ledgers(first_id)
         rows = (
             _summary(found)
-            for found in still_there(ids, client.get_ledger_metadata, NoSuchLedgerError, report)
+            for found in still_there(ids, client.get_ledger_metadata, NoSuchLedgerError, unreadable)
             if wanted.accepts(found)
         )
         print_rows(itertools.islice(rows, limit), columns, output)
-    if damaged:
-        click.get_current_context().exit(EXIT_DAMAGE)
+    unreadable.finish()
 
 
 @command("show", ("zbk ledger show 7", "for people"), ("zbk ledger show 7 -o json", "for programs"))

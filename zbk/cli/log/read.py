@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import command
-from zbk.cli.listing import Table, lines_option, print_details, print_payloads, still_there
+from zbk.cli.listing import (
+    Table,
+    Unreadable,
+    lines_option,
+    print_details,
+    print_payloads,
+    still_there,
+)
 from zbk.cli.log.position import parse_position
 from zbk.cli.options import cluster_options, name_argument, output_option, password_option
 from zbk.cli.output import Format, print_rows, time_text
@@ -63,11 +70,17 @@ def cat(
 @output_option
 @click.pass_obj
 def ls(session: Session, metadata: str | None, output: Format) -> None:
-    """List the logs."""
+    """List the logs.
+
+    Logs whose metadata cannot be read are named on standard error, and the exit code is 4.
+    """
+    unreadable = Unreadable("log")
     columns = ["log", "ledger_count", "begin", "last_ledger_id", "created"]
     with session.open_client(metadata) as client:
-        found = still_there(client.list_logs(), client.get_log_metadata, NoSuchLogError)
+        names = client.list_logs()
+        found = still_there(names, client.get_log_metadata, NoSuchLogError, unreadable)
         print_rows(map(_summary, found), columns, output)
+    unreadable.finish()
 
 
 @command(

@@ -14,7 +14,12 @@ from tests.support.waiting import wait_until
 from zbk.cli.main import cli
 from zbk.cli.session import Session
 from zbk.client.operations.ledger_copies import LedgerCopy
-from zbk.errors import EXIT_DAMAGE, CorruptRecordError, LedgerFencedError
+from zbk.errors import (
+    EXIT_DAMAGE,
+    CorruptRecordError,
+    LedgerFencedError,
+    UnsupportedVersionError,
+)
 from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.underreplicated import MissingReason, UnderreplicatedLedger
@@ -350,6 +355,26 @@ def test_ls_goes_on_after_damaged_metadata(
 
     assert [json.loads(line)["ledger_id"] for line in found.stdout.splitlines()] == [0, 2]
     assert "ledger 1: its metadata are damaged: /ledgers/1" in found.stderr
+    assert found.exit_code == EXIT_DAMAGE
+
+
+def test_ls_goes_on_after_the_ledger_of_a_newer_zbk(
+    run: Run, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ledger in range(2):
+        client.add_ledger([b"abc"])
+    read = client.get_ledger_metadata
+
+    def fail_for_one(ledger_id: int) -> LedgerMetadata:
+        if ledger_id == 0:
+            raise UnsupportedVersionError("/ledgers/0: LedgerMetadata has format version 99")
+        return read(ledger_id)
+
+    monkeypatch.setattr(client, "get_ledger_metadata", fail_for_one)
+    found = run("ledger", "ls", "-o", "json")
+
+    assert [json.loads(line)["ledger_id"] for line in found.stdout.splitlines()] == [1]
+    assert "ledger 0: its metadata cannot be read: /ledgers/0" in found.stderr
     assert found.exit_code == EXIT_DAMAGE
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.cli import Run
 from tests.support.fake_client import FakeClient
+from zbk.errors import EXIT_DAMAGE, CorruptRecordError
+from zbk.protocol.log.metadata import LogMetadata
 
 
 def test_append_makes_a_log_of_lines_and_says_where_they_are(
@@ -106,6 +108,26 @@ def test_ls_lists_the_logs(run: Run, client: FakeClient) -> None:
     assert [(row["log"], row["ledger_count"], row["begin"]) for row in rows] == [
         ("audit", 0, None), ("orders", 2, "0:0"),
     ]  # fmt: skip
+
+
+def test_ls_goes_on_after_damaged_metadata(
+    run: Run, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.add_log("audit")
+    client.add_log("orders", [b"1"])
+    read = client.get_log_metadata
+
+    def fail_for_one(name: str) -> LogMetadata:
+        if name == "audit":
+            raise CorruptRecordError("/logs/audit", 0, "is no log")
+        return read(name)
+
+    monkeypatch.setattr(client, "get_log_metadata", fail_for_one)
+    found = run("log", "ls", "-o", "json")
+
+    assert [json.loads(line)["log"] for line in found.stdout.splitlines()] == ["orders"]
+    assert "log audit: its metadata are damaged: /logs/audit" in found.stderr
+    assert found.exit_code == EXIT_DAMAGE
 
 
 def test_show_shows_the_ledgers(run: Run, client: FakeClient) -> None:
