@@ -105,8 +105,7 @@ class BookieMove:
             InvalidOptionError: there is no such bookie, or the target takes no new entries.
             BookieInUseError: it may be running: its registration cannot be read.
         """
-        known = self._connection.registry.cookies()
-        if self._bookie_id not in known:
+        if self._connection.registry.read_cookie(self._bookie_id) is None:
             raise InvalidOptionError(
                 "bookie", self._bookie_id, "has no cookie in this cluster; see `zbk bookie ls`"
             )

@@ -16,7 +16,7 @@ from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
 from zbk.auditor.manual import BookieMove, Decommission, LedgerLoss, MoveOptions
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.errors import BookieInUseError, DamageError, UnavailableError
-from zbk.metadata.paths import ledger_path, registration_path
+from zbk.metadata.paths import cookie_path, ledger_path, registration_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
@@ -197,6 +197,11 @@ def test_a_ledger_that_is_asked_for_is_damaged_by_its_own_error(world: World) ->
     move = BookieMove(world.connection, "a", MoveOptions(ledger_id=0), copier=world.copier)
     with pytest.raises(DamageError):
         list(move.run())
+
+
+def test_a_damaged_cookie_of_another_bookie_keeps_none_from_its_move(world: World) -> None:
+    world.store.create(cookie_path("b"), b"\xc1")
+    world.move().check()
 
 
 @pytest.mark.parametrize("record", [b"\xc1", b""])
