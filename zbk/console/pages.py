@@ -51,7 +51,7 @@ def headline(collector: Collector) -> dict[str, Any]:
         else "healthy",
         "is_healthy": facts is not None and not has_problem(found),
         "bookie_count": len(facts.bookies) if facts and is_known else None,
-        "member_count": len(facts.bookies) + len(facts.missing) if facts and is_known else None,
+        "member_count": facts.member_count if facts and is_known else None,
         "writable_count": facts.writable_count if facts and is_known else None,
         "ledger_count": facts.ledger_count if facts and is_known else None,
         "adds_per_s": round(last.rates["adds_per_s"], 1) if last else None,

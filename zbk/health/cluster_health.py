@@ -54,6 +54,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     damage: str = ""  # a record of the metadata store that cannot be read
     cookies: tuple[str, ...] = ()  # ids of all bookies that belong to the cluster
     bookies: tuple[BookieFacts, ...] = ()  # those that are registered
+    unreadable: tuple[str, ...] = ()  # registered, too, as something that cannot be read
     ledger_count: int = 0
     underreplicated_count: int = 0
     in_repair_count: int = 0
@@ -65,8 +66,13 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def missing(self) -> tuple[str, ...]:
         """The bookies that belong to the cluster and are not registered."""
-        registered = {one.bookie_id for one in self.bookies}
+        registered = {*self.unreadable, *(one.bookie_id for one in self.bookies)}
         return tuple(one for one in self.cookies if one not in registered)
+
+    @property
+    def member_count(self) -> int:
+        """The number of bookies that belong to the cluster or are registered."""
+        return len(self.bookies) + len(self.unreadable) + len(self.missing)
 
     @property
     def infos(self) -> list[BookieInfo]:
@@ -153,6 +159,15 @@ def _of_the_registrations(facts: ClusterFacts) -> Iterator[Finding]:
             consequence="ledgers on them have fewer copies until they return or are replaced",
             command=f"`zbk bookie run` on its host, or zbk bookie decommission {missing[0]}",
             subjects=missing,
+        )
+    if facts.unreadable:
+        count = counted(len(facts.unreadable), "bookie")
+        yield Finding(
+            kind="registrations-unreadable",
+            what=f"{count} registered as something else ({named(facts.unreadable)})",
+            consequence="they may be running, and this version of zbk cannot use them",
+            command="zbk version, here and on their hosts: update the older one",
+            subjects=facts.unreadable,
         )
     if not facts.writable_count:
         yield Finding(

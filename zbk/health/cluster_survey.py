@@ -4,7 +4,7 @@ The cost follows the number of bookies. Ledgers and tasks are counted from the n
 10,000 in one answer, and no ledger's metadata is read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 import msgspec
@@ -13,9 +13,10 @@ from zbk.errors import DamageError, MetadataUnavailableError, UnsupportedVersion
 from zbk.health.bookie_infos import BookieAnswer, ask_bookies
 from zbk.health.bookie_scrape import scrape_bookies
 from zbk.health.cluster_health import BookieFacts, ClusterFacts
-from zbk.metadata.paths import COOKIES
+from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
 from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.compare_and_swap import find_children
 from zbk.metadata.records.election import read_auditor
 from zbk.metadata.records.instance import instance_id
 from zbk.metadata.records.ledgers import LedgerStore
@@ -89,13 +90,15 @@ def _of_store(
     tasks = UnderreplicationStore(store)
     auditor, brake, damage = _auditor(store)
     registry = BookieRegistry(store)
-    bookies = registry.readonly() | registry.available()
+    cookies = tuple(store.children(COOKIES))
+    bookies, unreadable = _registrations(store, registry, cookies)
     facts = ClusterFacts(
         metadata=store.address,
         store_latency_ms=round(latency_ms, 3),
         damage=damage,
-        cookies=tuple(store.children(COOKIES)),
+        cookies=cookies,
         bookies=tuple(map(_registered, (bookies[one] for one in sorted(bookies)))),
+        unreadable=unreadable,
         ledger_count=LedgerStore(store).count(),
         underreplicated_count=tasks.task_count(),
         in_repair_count=len(tasks.locked_ids()),
@@ -105,6 +108,27 @@ def _of_store(
         brake=brake,
     )
     return facts, instance, {one: doors_of(bookies[one]) for one in sorted(bookies)}
+
+
+def _registrations(
+    store: MetadataStore, registry: BookieRegistry, cookies: Collection[str]
+) -> tuple[dict[str, BookieRegistration], tuple[str, ...]]:
+    """Return the registrations, and the bookies whose registration cannot be read.
+
+    A bookie that becomes read-only between the first two listings is found by the last one.
+    """
+    found = registry.readonly() | registry.available()
+    names = {*find_children(store, AVAILABLE), *find_children(store, READONLY)}
+    unreadable = []
+    for bookie_id in sorted(names.intersection(cookies) - found.keys()):
+        try:
+            registration = registry.resolve(bookie_id)
+        except (DamageError, UnsupportedVersionError):
+            unreadable.append(bookie_id)
+        else:
+            if registration is not None:
+                found[bookie_id] = registration
+    return found, tuple(unreadable)
 
 
 def _auditor(store: MetadataStore) -> tuple[str | None, str, str]:

@@ -31,6 +31,7 @@ PROBLEMS = [
         "zbk bookie decommission b-0",
         ("b-0",),
     ),
+    ("registrations-unreadable", cluster_facts(unreadable=("b-9",)), "zbk version", ("b-9",)),
     (
         "too-few-bookies",
         cluster_facts(*map(bookie_facts, ["b-1", "b-2"]), bookie_facts("b-3", is_readonly=True)),

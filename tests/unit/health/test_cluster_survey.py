@@ -9,8 +9,15 @@ import pytest
 from tests.support.health import bookie_info
 from zbk.errors import BookieUnavailableError, InvalidOptionError
 from zbk.health.bookie_infos import BookieAnswer
+from zbk.health.cluster_health import findings
 from zbk.health.cluster_survey import survey_cluster
-from zbk.metadata.paths import AUDITOR_LEADER, LEDGERS, UNDERREPLICATED_LEDGERS, registration_path
+from zbk.metadata.paths import (
+    AUDITOR_LEADER,
+    LEDGERS,
+    READONLY,
+    UNDERREPLICATED_LEDGERS,
+    registration_path,
+)
 from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import initialise
@@ -78,6 +85,60 @@ def test_it_reads_what_the_rule_judges(uri: str) -> None:
     assert facts.bookies[2].silence == ""
     assert (facts.underreplicated_count, facts.in_repair_count) == (3, 1)
     assert (facts.auditor, facts.is_autorecovery_enabled) == ("host-9", False)
+
+
+def with_cookies(uri: str, *bookie_ids: str) -> MetadataStore:
+    store = open_store(uri)
+    instance = initialise(store)
+    for bookie_id in bookie_ids:
+        cookie = Cookie(
+            bookie_id=bookie_id, instance_id=instance, journal_dirs=("/j",), ledger_dirs=("/l",),
+            created_ms=0,
+        )  # fmt: skip
+        BookieRegistry(store).create_cookie(cookie)
+    return store
+
+
+def test_a_registration_of_a_newer_zbk_is_no_missing_bookie(uri: str) -> None:
+    """The cure of a missing bookie is its decommissioning; this one runs."""
+    store = with_cookies(uri, "b-1", "b-4", "b-5")
+    store.multi([registered("b-1")])
+    store.create(registration_path("b-4", is_readonly=False), b"what a newer zbk writes")
+
+    facts = survey_cluster(uri, 5.0, answers)
+
+    store.close()
+    assert (facts.missing, facts.unreadable) == (("b-5",), ("b-4",))
+    (found,) = [one for one in findings(facts) if one.subjects == ("b-4",)]
+    assert found.is_problem
+    assert "decommission" not in str(found)
+
+
+def test_a_bookie_that_becomes_readonly_between_two_listings_is_there(uri: str) -> None:
+    store = with_cookies(uri, "b-1")
+    store.multi([registered("b-1")])
+
+    class MovedBetween:
+        """The bookie moves after the first listing of read-only ones."""
+
+        is_moved = False
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        def children(self, path: str) -> list[str]:
+            names = store.children(path)
+            if path == READONLY and not self.is_moved:
+                self.is_moved = True
+                store.multi([registered("b-1", is_readonly=True)])
+                store.delete(registration_path("b-1", is_readonly=False))
+            return names
+
+    register_scheme("moved", lambda _rest: MovedBetween())  # type: ignore[arg-type, return-value]
+
+    facts = survey_cluster("moved://store", 5.0, answers)
+
+    assert (facts.missing, [one.bookie_id for one in facts.bookies]) == ((), ["b-1"])
 
 
 def test_a_damaged_vote_is_a_fact_and_no_error(uri: str) -> None:

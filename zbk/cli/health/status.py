@@ -91,12 +91,11 @@ def _screen(facts: "ClusterFacts", found: "Sequence[Finding]") -> dict[str, str]
         return screen
     latency = f"{facts.metadata}, answers in {facts.store_latency_ms:.1f} ms"
     answered = f"{known['answered_bookie_count']:,} of {len(facts.bookies):,} answered"
-    member_count = len(facts.bookies) + len(facts.missing)
     readonly_count = len(facts.bookies) - facts.writable_count
     free_size = known["free_size_min"]
     return screen | {
         "metadata": latency,
-        "bookies": f"{len(facts.bookies):,} of {member_count:,} registered: "
+        "bookies": f"{len(facts.bookies):,} of {facts.member_count:,} registered: "
         f"{facts.writable_count:,} writable, {readonly_count:,} read-only; {answered}",
         "least_free": "-" if free_size is None else size_text(free_size),
         **_journals(known["unsynced_age_s_max"]),
