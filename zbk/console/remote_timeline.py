@@ -13,7 +13,7 @@ import msgspec
 from zbk.console.history import Event
 from zbk.conversion import decode_json
 from zbk.errors import InvalidOptionError, UnavailableError
-from zbk.health.direct_http import DIRECT
+from zbk.health.direct_http import DIRECT, read_within
 
 PATH: Final = "/events.jsonl"
 STARTED_HEADER: Final = "ZBK-Started-Ms"
@@ -58,7 +58,7 @@ class RemoteTimeline:
         try:
             with DIRECT.open(url, timeout=TIMEOUT_S) as answer:
                 started_ms = answer.headers.get(STARTED_HEADER, "")
-                lines = answer.read(ANSWER_SIZE_MAX).splitlines()
+                lines = read_within(answer, ANSWER_SIZE_MAX, TIMEOUT_S).splitlines()
             return started_ms, [decode_json(one, Event) for one in lines]
         except HTTPError as error:
             error.close()

@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 
 import msgspec
 
-from zbk.health.direct_http import DIRECT
+from zbk.health.direct_http import DIRECT, read_within
 from zbk.health.redaction import redacted
 
 ANSWER_SIZE_MAX: Final = 256 * 1024
@@ -55,7 +55,7 @@ def _answer(url: str, path: str, token: str, timeout_s: float) -> object:
         if token:  # and never to where a redirection leads
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         with DIRECT.open(request, timeout=timeout_s) as answer:
-            return json.loads(answer.read(ANSWER_SIZE_MAX))
+            return json.loads(read_within(answer, ANSWER_SIZE_MAX, timeout_s))
     except HTTPError as error:
         with error:  # it has the connection
             return NoAnswer(_reason(error))

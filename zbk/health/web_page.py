@@ -6,7 +6,7 @@ The URL leads anywhere, and the answer is anything: it is read within a size and
 from http.client import HTTPException
 from urllib.error import HTTPError
 
-from zbk.health.direct_http import DIRECT
+from zbk.health.direct_http import DIRECT, read_within
 
 
 def web_page(url: str, timeout_s: float, size_max: int) -> bytes:
@@ -15,7 +15,7 @@ def web_page(url: str, timeout_s: float, size_max: int) -> bytes:
         return b""
     try:
         with DIRECT.open(url, timeout=timeout_s) as answer:
-            return bytes(answer.read(size_max))
+            return read_within(answer, size_max, timeout_s)
     except HTTPError as error:
         error.close()  # it has the connection
     except (OSError, ValueError, HTTPException):
