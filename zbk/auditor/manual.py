@@ -27,6 +27,7 @@ from zbk.errors import (
     DamageError,
     InvalidOptionError,
     MetadataUnavailableError,
+    NoNodeError,
     NoSuchLedgerError,
     UnsupportedVersionError,
 )
@@ -105,10 +106,11 @@ class BookieMove:
             InvalidOptionError: there is no such bookie, or the target takes no new entries.
             BookieInUseError: it may be running: its registration cannot be read.
         """
-        if self._connection.registry.read_cookie(self._bookie_id) is None:
-            raise InvalidOptionError(
-                "bookie", self._bookie_id, "has no cookie in this cluster; see `zbk bookie ls`"
-            )
+        is_member = self._connection.registry.read_cookie(self._bookie_id) is not None
+        # its cookie may have been deleted too early
+        if not is_member and all(found.unreadable for found in self.plan()):
+            reason = "has no cookie in this cluster, and no ledger names it; see `zbk bookie ls`"
+            raise InvalidOptionError("bookie", self._bookie_id, reason)
         to = self._options.to
         if to and (to == self._bookie_id or not self._connection.placer.is_writable(to)):
             raise InvalidOptionError(
@@ -314,7 +316,8 @@ class Decommission:
             reason = f"{'; '.join(reasons)}; see why above, and try again"
             raise BookieInUseError(self._bookie_id, reason)
         self._check_stopped()
-        self._connection.registry.delete_cookie(self._bookie_id)
+        with suppress(NoNodeError):  # deleted already
+            self._connection.registry.delete_cookie(self._bookie_id)
 
     def _force(
         self, ledger_id: int, confirmed: Sequence[LostEntries] | None = None

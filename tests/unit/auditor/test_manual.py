@@ -15,7 +15,7 @@ from zbk.auditor.copy_target import PlacementTarget
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
 from zbk.auditor.manual import BookieMove, Decommission, LedgerLoss, MoveOptions
 from zbk.client.cluster.ledger_calls import LedgerCalls
-from zbk.errors import BookieInUseError, DamageError, UnavailableError
+from zbk.errors import BookieInUseError, DamageError, InvalidOptionError, UnavailableError
 from zbk.metadata.paths import cookie_path, ledger_path, registration_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.ledgers import LedgerStore, initialise
@@ -202,6 +202,29 @@ def test_a_ledger_that_is_asked_for_is_damaged_by_its_own_error(world: World) ->
 def test_a_damaged_cookie_of_another_bookie_keeps_none_from_its_move(world: World) -> None:
     world.store.create(cookie_path("b"), b"\xc1")
     world.move().check()
+
+
+def test_a_bookie_whose_cookie_was_deleted_early_leaves_the_ledgers_that_name_it(
+    world: World,
+) -> None:
+    """Otherwise nobody could give up what only it had: the ledgers would stay unrepairable."""
+    world.registry.delete_cookie("a")
+    world.copier.copy = lambda *_a, **_k: CopyResult(is_stopped=True)
+
+    assert [one.ledger_id for one in world.leaving().run()] == [0, 1]
+
+    for ledger_id in (0, 1):
+        world.connection.ledgers.delete(ledger_id)
+    world.leaving().finish()
+    with pytest.raises(InvalidOptionError, match="has no cookie"):
+        world.move().check()
+
+
+def test_a_mistyped_bookie_is_refused_beside_unreadable_metadata(world: World) -> None:
+    world.damage(0)
+    move = BookieMove(world.connection, "x", MoveOptions(), copier=world.copier)
+    with pytest.raises(InvalidOptionError, match="has no cookie"):
+        move.check()
 
 
 @pytest.mark.parametrize("record", [b"\xc1", b""])
