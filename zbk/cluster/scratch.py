@@ -1,7 +1,7 @@
 """A node in an existing ZooKeeper for a temporary cluster.
 
 Clients of a real cluster must not see the bookies of a demo. They get their own node below the
-given root, which is emptied at the end.
+given root, which is removed at the end.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from zbk.metadata.stores.zookeeper_address import is_zookeeper
 
 @contextmanager
 def scratch_root(metadata: str | None) -> Iterator[str | None]:
-    """Yield the address of a new node below ``metadata``, and empty it; ``None`` without one.
+    """Yield the address of a new node below ``metadata``, and remove it; ``None`` without one.
 
     Raises:
         InvalidOptionError: not a ZooKeeper: other stores cannot hold two clusters.
@@ -31,23 +31,21 @@ def scratch_root(metadata: str | None) -> Iterator[str | None]:
             "a demo needs a store of its own: give zk://host:port/root, or nothing "
             "(unset ZBK_METADATA) for an SQLite file in its own folder",
         )
-    address = f"{metadata.rstrip('/')}/demo-{uuid4().hex[:8]}"
+    path = f"/demo-{uuid4().hex[:8]}"
     try:
-        yield address
+        yield f"{metadata.rstrip('/')}{path}"
     finally:
-        store = open_store(address)
+        store = open_store(metadata)  # its own root cannot remove itself
         try:
-            _empty(store, "/")
+            _remove(store, path)
         finally:
             store.close()
 
 
-def _empty(store: MetadataStore, path: str) -> None:
+def _remove(store: MetadataStore, path: str) -> None:
     try:
-        names = store.children(path)
-    except NoNodeError:
+        for name in store.children(path):
+            _remove(store, f"{path}/{name}")
+        store.delete(path)
+    except NoNodeError:  # it never was, or has ended
         return
-    for name in names:
-        child = f"{path.rstrip('/')}/{name}"
-        _empty(store, child)
-        store.delete(child)
