@@ -31,27 +31,24 @@ def export(file: Path, metadata: str | None, output: Format) -> None:
     so only its owner can read it. Registrations and locks are left out, because they end with their
     processes. Entries are not metadata: they stay on the bookies.
     """
-    import os
+    from uuid import uuid4
 
     from zbk.errors import InvalidOptionError
     from zbk.metadata.dumps.dump_file import write_dump
     from zbk.metadata.dumps.export import nodes_of
     from zbk.system.clock import wall_ms
     from zbk.system.files import OsFiles
+    from zbk.system.private_file import private_file
 
     with cluster_store(metadata) as store:
-        part = file.with_name(f"{file.name}.part")
-        if file.exists():
-            raise InvalidOptionError("file", str(file), "exists: give a new one")
+        _check_new(file)
+        part = file.with_name(f"{file.name}.{uuid4().hex[:8]}.part")  # another export has its own
         try:
-            with os.fdopen(
-                os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-            ) as out:
+            with private_file(part) as out:
                 count = write_dump(
                     out, nodes_of(store), address=store.address, exported_ms=wall_ms()
                 )
-                out.flush()
-                os.fsync(out.fileno())
+            _check_new(file)
             part.rename(file)
             OsFiles().sync_dir(str(file.parent))
         except OSError as error:
@@ -141,3 +138,13 @@ def check(file: Path | None, metadata: str | None, output: Format) -> None:
 )
 def metadata() -> None:
     """Back up, move and check the metadata of a cluster."""
+
+
+# ------------------------------------------------------------------ private
+
+
+def _check_new(file: Path) -> None:
+    from zbk.errors import InvalidOptionError
+
+    if file.exists():
+        raise InvalidOptionError("file", str(file), "exists: give a new one")
