@@ -122,7 +122,7 @@ class Defect(msgspec.Struct, frozen=True):
 
     @contextmanager
     def put_in(self) -> Iterator[None]:
-        """Have the defect while the context lasts."""
+        """Put the defect in while the context lasts."""
         with ExitStack() as stack:
             for owner, name, method in self.patches:
                 stack.enter_context(patch.object(owner, name, method))
@@ -531,6 +531,10 @@ def _striped_defects() -> Iterator[Defect]:
     yield Defect(
         "V19", "a bookie answers with the cursor of another slot", 4_000,
         [(BookieLedger, "last_add_synced_of", volatile.looks_at_no_slot)],
+    )  # fmt: skip
+    yield Defect(
+        "V21", "what a replaced bookie lacks is reported for durable batches only", 60_000,
+        [(WriteWindow, "replaced", volatile.misses_what_is_durable)], is_fast=False,
     )  # fmt: skip
 
 

@@ -160,3 +160,13 @@ _needed = MovedBatches.needed
 def counts_what_the_failed_have(self: MovedBatches, _staying: Collection[int]) -> list[WriteBatch]:
     """V20: an ack quorum that a bookie belongs to that leaves is enough."""
     return _needed(self, range(self._quorum.ensemble_size))
+
+
+def misses_what_is_durable(self: WriteWindow, slot: int) -> list[range]:
+    """V21: the bookie that leaves lacks only batches that are known to be durable as a whole."""
+    durable = [batch.entry_ids for batch in self._owed[slot].values() if batch.is_durable]
+    _replaced(self, slot)
+    return durable
+
+
+_replaced = WriteWindow.replaced
