@@ -7,6 +7,10 @@ entries in a chunk follows from the size of the entries read so far.
 A chunk that cannot be read may have moved since its reader was opened. ``ReadAhead`` then wants the
 metadata, and requests the chunk again if other bookies hold it now. No other failure is retried.
 
+Entries may be far larger than those read so far, and each chunk then needs many replies. So the
+replies for later chunks are set aside while ``read_ahead_count`` full replies wait to be returned;
+a chunk requests its next entries when its reply is handled.
+
 Nothing here waits: the owner hands in replies, metadata and time, in one thread. ``ReadPump`` waits
 for the application that reads a range, a tail for the application that follows a ledger.
 
@@ -15,7 +19,7 @@ entries: every value that was a ledger's LAC once is durable for good.
 """
 
 from collections import deque
-from typing import Final
+from typing import Final, cast
 
 from zbk.client.cluster.ledger_calls import LedgerContext, body_of
 from zbk.errors import MetadataUnavailableError, NoSuchEntryError, ZbkError
@@ -51,8 +55,8 @@ AVOIDED_CHUNK_COUNT: Final = 32
 
 class _Chunk:
     __slots__ = (
-        "batches", "core", "error", "fragment", "is_refreshed", "last", "move_count", "next_id",
-        "number",
+        "batches", "core", "error", "fragment", "is_refreshed", "kept_size", "last", "move_count",
+        "next_id", "number", "replies",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +69,8 @@ class _Chunk:
         self.last = last
         self.move_count = 0
         self.batches: deque[ReadBatch] = deque()
+        self.kept_size = 0  # bytes of replies that were handled, and not yet returned in batches
+        self.replies: deque[Reply] = deque()  # set aside
         self.error: ZbkError | None = None
         self.is_refreshed = False  # the metadata were read after it failed
 
@@ -96,6 +102,7 @@ class ReadAhead:
         self._avoided_until: dict[str, int] = {}  # a chunk's number, by bookie
         self._chunk_count = CHUNK_COUNT
         self._ahead_count = 1  # grows: a reader of one entry does not request thousands
+        self._kept_size_max = self._config.read_ahead_count * self._config.read_size_max
 
     @property
     def lac(self) -> int:
@@ -115,7 +122,7 @@ class ReadAhead:
     @property
     def due_ms(self) -> int | None:
         """The time of the next ``tick``, which lets a chunk ask another replica; or ``None``."""
-        due_ms = [chunk.core.speculate_at_ms for chunk in self._chunks]
+        due_ms = [chunk.core.speculate_at_ms for chunk in self._chunks if not chunk.replies]
         return min((at_ms for at_ms in due_ms if at_ms is not None), default=None)
 
     def next_batch(self) -> ReadBatch | None:
@@ -131,7 +138,10 @@ class ReadAhead:
             chunk = self._chunks[0]
             if chunk.batches:
                 batch = chunk.batches.popleft()
+                chunk.kept_size -= batch.size
                 self._learn(batch)
+                for one in self._chunks:
+                    self._handle_replies(one)
                 return batch
             if chunk.error is not None:
                 if self._is_lost(chunk):
@@ -140,6 +150,8 @@ class ReadAhead:
             elif chunk.core.is_over:
                 self._end(chunk)
                 self._ahead_count = self._config.read_ahead_count
+            elif chunk.replies:
+                self._handle_replies(chunk)
             else:
                 return None
 
@@ -148,15 +160,16 @@ class ReadAhead:
         if isinstance(reply.outcome, ReadAnswer):
             self._lac = max(self._lac, reply.outcome.lac)
         assert isinstance(reply.key, tuple), "a key is chunk, slot and read id"
-        number, slot, read_id = reply.key
-        chunk = self._by_number.get(number)
+        chunk = self._by_number.get(reply.key[0])
         if chunk is not None:
-            self._handle(chunk, ReadAnswered(slot, read_id, body_of(reply)))
+            chunk.replies.append(reply)
+            self._handle_replies(chunk)
 
     def tick(self) -> None:
         """Handle the passing of time."""
         for chunk in self._chunks:
-            self._handle(chunk, ReadTicked())
+            if not chunk.replies:  # else the bookie may have answered
+                self._handle(chunk, ReadTicked())
 
     def refreshed(self, metadata: LedgerMetadata) -> None:
         """Record the present metadata."""
@@ -246,6 +259,23 @@ class ReadAhead:
     def _is_moved(self, chunk: _Chunk) -> bool:
         fragment, _ = self._metadata.fragment_of(chunk.next_id)
         return fragment.bookies != chunk.fragment.bookies
+
+    def _handle_replies(self, chunk: _Chunk) -> None:
+        """Handle the replies to a chunk, unless too much waits and the chunk is not the next."""
+        while chunk.replies and (self._has_room or self._is_awaited(chunk)):
+            reply = chunk.replies.popleft()
+            _number, slot, read_id = cast("tuple[int, int, int]", reply.key)
+            body = body_of(reply)
+            if not isinstance(body, ZbkError):
+                chunk.kept_size += len(body)
+            self._handle(chunk, ReadAnswered(slot, read_id, body))
+
+    @property
+    def _has_room(self) -> bool:
+        return sum(chunk.kept_size for chunk in self._chunks) < self._kept_size_max
+
+    def _is_awaited(self, chunk: _Chunk) -> bool:
+        return chunk is self._chunks[0] and not chunk.batches
 
     def _handle(self, chunk: _Chunk, event: Event) -> None:
         for effect in chunk.core.handle(event, monotonic_ms()):

@@ -287,3 +287,57 @@ def test_after_a_time_out_a_read_goes_on_with_what_came_meanwhile() -> None:
     assert len(requests.asked) == 1, "what is on its way is not asked for again"
     requests.answer_late()
     assert [list(batch) for batch in pump] == [[b"0"]]
+
+
+class SizedRequests(FakeRequests):
+    """Bookies whose entries have sizes, and whose replies have a limit."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        super().__init__({})
+        self.sizes = sizes
+        self.sent_size = 0
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: Sink,
+        key: object,
+        *,
+        wait_ms: int = 0,
+        needs_own_try: bool = False,
+    ) -> None:
+        assert isinstance(request, Read)
+        body, count = b"", 0
+        for entry_id in range(request.first_entry_id, request.last_entry_id + 1):
+            payload = bytes(self.sizes[entry_id])
+            entry = encode_entries(LEDGER_ID, [entry_id], -1, 0, [payload], DigestType.XXH3, DIGEST)
+            if body and len(body) + len(entry[0]) > request.size_max:
+                break
+            body, count = body + entry[0], count + 1
+        self.sent_size += len(body)
+        answer = ReadAnswer(request_id=0, count=count)
+        box.deliver([Reply(bookie_id, key, answer, (body,))])
+
+
+def test_a_reader_keeps_little_of_entries_that_are_larger_than_those_before() -> None:
+    sizes = [1] * 2_000 + [16 * 1024] * 2_000
+    requests = SizedRequests(sizes)
+    read_size_max = 64 * 1024
+    config = ClientConfig(speculative_read_ms=0, read_size_max=read_size_max)
+    context = LedgerContext(LedgerRequests.of(OPEN, b"k" * 16), requests, DIGEST, config)
+    closed = OPEN.with_closed(len(sizes) - 1, 0)
+    pump = ReadPump(
+        context, closed, never, learn_nothing, 0, len(sizes) - 1, bookie_id=None, timeout_s=5.0
+    )
+    found: list[int] = []
+    kept_size_max = taken_size = 0
+    for batch in pump:
+        found += [len(payload) for payload in batch]
+        taken_size += batch.size
+        kept_size_max = max(kept_size_max, requests.sent_size - taken_size)
+
+    assert found == sizes
+    # those that wait to be returned, and for each chunk one that is set aside
+    assert kept_size_max <= 2 * config.read_ahead_count * read_size_max + read_size_max
