@@ -125,9 +125,11 @@ class TailBody:
         self._lac_watches: dict[int, int] = {}  # by poll, the number of the watch
         self._ahead: ReadAhead | None = None
         self._read_sink: _ReadSink | None = None  # of ``_ahead``
-        self._is_reading_metadata = False
+        self._is_reading_metadata = False  # for entries that have moved
         self._lock = threading.Lock()
         self._seen: MetadataSeen | None = None
+        self._is_read_under_way = False  # of the metadata, for any reason
+        self._is_read_wanted = False  # once more after that
         self.is_over = False
         self.error: ZbkError | None = None
 
@@ -181,7 +183,21 @@ class TailBody:
     def _on_change(self, found: tuple[LedgerMetadata, int] | None) -> None:
         self._see(MetadataSeen(*found) if found is not None else MetadataSeen(None))
 
+    def _read_metadata(self) -> None:
+        """Read the metadata, at most once at a time: a silent store gets no more requests."""
+        with self._lock:
+            if self._is_read_under_way:
+                self._is_read_wanted = True
+                return
+            self._is_read_under_way = True
+        self._setup.source.read_later(self._on_read, is_fresh=True)
+
     def _on_read(self, outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:
+        with self._lock:
+            self._is_read_under_way = False
+            is_wanted, self._is_read_wanted = self._is_read_wanted, False
+        if is_wanted and not self.is_over:
+            self._read_metadata()
         match outcome:
             case NoSuchLedgerError():
                 self._see(MetadataSeen(None))
@@ -237,7 +253,7 @@ class TailBody:
                 return batch
             if ahead.wants_metadata and not self._is_reading_metadata:
                 self._is_reading_metadata = True  # to find entries that have moved
-                self._setup.source.read_later(self._on_read, is_fresh=True)
+                self._read_metadata()
             if ahead.wants_metadata or not ahead.is_over:
                 return None
             self._ahead = None
@@ -283,7 +299,7 @@ class TailBody:
                 )
                 self._lac_watches[effect.poll_id] = number
             case ReadMetadata():
-                self._setup.source.read_later(self._on_read, is_fresh=True)
+                self._read_metadata()
             case EntriesConfirmed():
                 ledger = self._setup.ledger
                 ledger.learn(ledger.metadata, effect.lac)

@@ -12,7 +12,8 @@ from zbk.client.read.lac_watches import LacWatches
 from zbk.client.read.metadata_source import MetadataSource
 from zbk.client.read.read_ahead import ReadAhead
 from zbk.client.read.tail import LedgerTail
-from zbk.client.read.tail_body import TailSetup
+from zbk.client.read import tail_body
+from zbk.client.read.tail_body import TailBody, TailBox, TailSetup
 from zbk.errors import (
     BookieUnavailableError,
     ClientClosedError,
@@ -142,18 +143,18 @@ class World(LacWatches, MetadataSource):
             raise self.usability
 
     def tail(self, *, lac: int = -1, first: int = 0, timeout_s: float | None = 10.0) -> LedgerTail:
+        return LedgerTail(self.setup(lac, timeout_s), first)
+
+    def setup(self, lac: int = -1, timeout_s: float | None = None) -> TailSetup:
         limits = TailLimits(wait_ms=5_000, outage_ms=60_000)
-        return LedgerTail(
-            TailSetup(
-                ledger=self,
-                core=TailCore(self.metadata, 0, lac, limits),
-                source=self,
-                requests=LedgerRequests.of(self.metadata, b"k" * 16),
-                watches=self,
-                timeout_s=timeout_s,
-                check_usable=self.check_usable,
-            ),
-            first,
+        return TailSetup(
+            ledger=self,
+            core=TailCore(self.metadata, 0, lac, limits),
+            source=self,
+            requests=LedgerRequests.of(self.metadata, b"k" * 16),
+            watches=self,
+            timeout_s=timeout_s,
+            check_usable=self.check_usable,
         )
 
 
@@ -281,3 +282,45 @@ def test_batches_come_as_they_were_confirmed() -> None:
     tail = world.tail(first=3)
 
     assert [list(batch.entry_ids) for batch in tail.batches()] == [[3, 4, 5, 6, 7, 8, 9]]
+
+
+class SilentStore(World):
+    """A metadata store that answers reads on cue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[Callable[[tuple[LedgerMetadata, int] | ZbkError], None]] = []
+
+    def read_later(
+        self,
+        callback: Callable[[tuple[LedgerMetadata, int] | ZbkError], None],
+        *,
+        is_fresh: bool = False,
+    ) -> None:
+        self.reads.append(callback)
+
+
+def test_reads_of_a_silent_metadata_store_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = 1_000
+    monkeypatch.setattr(tail_body, "monotonic_ms", lambda: now_ms)
+    world, box = SilentStore(), TailBox()
+    body = TailBody(world.setup(), 0, box)
+    body.start()
+    for _ in range(100):  # one bookie is gone: it is polled in vain each second
+        now_ms += 1_000
+        for bookie_id, _known_lac, sink, key in world.polls:
+            if bookie_id == "b1":
+                sink.deliver([Reply(bookie_id, key, BookieUnavailableError(bookie_id, "is gone"))])
+        world.polls.clear()
+        for _body, item in box.take_all():
+            body.take(item)
+        body.tick()
+
+    assert len(world.reads) == 1
+    world.reads.pop()(MetadataUnavailableError("zk://here", "no answer"))
+    assert len(world.reads) == 1, "it was wanted again meanwhile"
+    world.reads.pop()((world.metadata.with_closed(-1, 0), 1))
+    assert world.reads == []
+    for _body, item in box.take_all():
+        body.take(item)
+    assert body.is_over
