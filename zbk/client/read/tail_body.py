@@ -212,6 +212,8 @@ class TailBody:
         """Start to follow the ledger, once."""
         if self._watch is None and not self.is_over:
             self._watch = self._setup.source.watch(self._on_change)
+            if self.is_over:  # another thread closed it meanwhile, and saw no watch
+                self._watch.cancel()
             self._handle(EntriesWanted(self._next_id))
 
     def take(self, item: Item) -> None:

@@ -8,11 +8,11 @@ import pytest
 from tests.support.ledgers import metadata_maker
 from tests.support.waiting import wait_until
 from zbk.client.cluster.ledger_calls import LedgerRequests
+from zbk.client.read import tail_body
 from zbk.client.read.lac_watches import LacWatches
 from zbk.client.read.metadata_source import MetadataSource
 from zbk.client.read.read_ahead import ReadAhead
 from zbk.client.read.tail import LedgerTail
-from zbk.client.read import tail_body
 from zbk.client.read.tail_body import TailBody, TailBox, TailSetup
 from zbk.errors import (
     BookieUnavailableError,
@@ -324,3 +324,18 @@ def test_reads_of_a_silent_metadata_store_do_not_pile_up(monkeypatch: pytest.Mon
     for _body, item in box.take_all():
         body.take(item)
     assert body.is_over
+
+
+def test_a_tail_closed_while_it_starts_keeps_no_watch() -> None:
+    world = World()
+    tail = world.tail()
+    watch = world.watch
+
+    def slow_watch(callback: Callable[[Seen], None]) -> Watch:
+        tail.close()  # in another thread, while the store is slow
+        return watch(callback)
+
+    world.watch = slow_watch  # type: ignore[method-assign]
+
+    assert list(tail) == []
+    assert world.is_cancelled
