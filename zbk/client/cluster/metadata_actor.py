@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import pykka
 
-from zbk.errors import MetadataUnavailableError, ZbkError
+from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
 from zbk.system.light_inbox import LightInbox
 
 ACTOR_COUNT: Final = 8
@@ -33,14 +33,24 @@ class MetadataActor(LightInbox, pykka.ThreadingActor):
 
     use_daemon_thread = True
 
+    def __init__(self, is_ending: threading.Event) -> None:
+        super().__init__()
+        self._is_ending = is_ending
+        self._is_store_silent = False  # at the end: each task would wait for all of its time-out
+
     def on_receive(self, message: MetadataTask) -> None:
         """Run one task."""
+        if self._is_store_silent:
+            message.done(ClientClosedError())
+            return
         try:
             outcome = message.run()
         except ZbkError as error:
             outcome = error
         except Exception as error:  # noqa: BLE001 - a foreign error must not end the actor
             outcome = MetadataUnavailableError("metadata store", f"{type(error).__name__}: {error}")
+        if self._is_ending.is_set() and isinstance(outcome, MetadataUnavailableError):
+            self._is_store_silent = True
         message.done(outcome)
 
 
@@ -53,7 +63,7 @@ class MetadataActors:
     def __init__(self, count: int = ACTOR_COUNT) -> None:
         self._refs: list[pykka.ActorRef[MetadataActor] | None] = [None] * count
         self._lock = threading.Lock()
-        self._is_stopped = False
+        self._is_ending = threading.Event()
 
     def tell(self, ledger_id: int, task: MetadataTask) -> None:
         """Queue a task of a ledger.
@@ -63,17 +73,17 @@ class MetadataActors:
         """
         number = ledger_id % len(self._refs)
         with self._lock:
-            if self._is_stopped:
+            if self._is_ending.is_set():
                 raise pykka.ActorDeadError("the client was closed")
             ref = self._refs[number]
             if ref is None:
-                ref = self._refs[number] = MetadataActor.start()
+                ref = self._refs[number] = MetadataActor.start(self._is_ending)
         ref.tell(task)
 
     def stop(self) -> None:
-        """Stop the actors, each after its queued tasks."""
+        """Stop the actors, each after its queued tasks, or after the first without an answer."""
         with self._lock:
-            self._is_stopped = True
+            self._is_ending.set()
             refs = [ref for ref in self._refs if ref is not None]
         for ref in refs:
             ref.stop()

@@ -10,7 +10,7 @@ import pytest
 from tests.support.threads import NewThreads
 from tests.support.waiting import wait_until
 from zbk.client.cluster.metadata_actor import ACTOR_COUNT, MetadataActors, MetadataTask
-from zbk.errors import MetadataUnavailableError
+from zbk.errors import ClientClosedError, MetadataUnavailableError
 
 
 @pytest.fixture
@@ -59,3 +59,41 @@ def test_after_the_end_nothing_is_taken() -> None:
     actors.stop()
     with pytest.raises(pykka.ActorDeadError):
         actors.tell(0, MetadataTask(lambda: None, lambda _outcome: None))
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_the_end_waits_for_queued_tasks_only_while_the_store_answers(
+    actors: MetadataActors, is_silent: bool
+) -> None:
+    begun, answered = threading.Event(), threading.Event()
+    done: list[object] = []
+
+    def ask_the_store() -> None:
+        begun.set()
+        assert answered.wait(20)
+        if is_silent:
+            raise MetadataUnavailableError("zk://here", "no answer within 5 s")
+
+    actors.tell(0, MetadataTask(ask_the_store, done.append))
+    for number in range(100):
+        actors.tell(0, MetadataTask(partial(int, number), done.append))
+    assert begun.wait(20)
+    stop = threading.Thread(target=actors.stop, daemon=True)
+    stop.start()
+    wait_until(lambda: is_ended(actors), what="the end")
+    answered.set()
+    stop.join(20)
+
+    if is_silent:
+        assert isinstance(done[0], MetadataUnavailableError)
+        assert [type(outcome) for outcome in done[1:]] == [ClientClosedError] * 100
+    else:
+        assert done == [None, *range(100)]
+
+
+def is_ended(actors: MetadataActors) -> bool:
+    try:
+        actors.tell(1, MetadataTask(lambda: None, lambda _outcome: None))
+    except pykka.ActorDeadError:
+        return True
+    return False
