@@ -4,6 +4,7 @@ Any thread.
 """
 
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from zbk.client import arguments
@@ -82,6 +83,14 @@ class ClientConnection(Handle):
             self._expose(metrics)
 
     def _connect(self, uri: str) -> None:
+        with ExitStack() as undo:
+            self._make_parts(uri, undo)
+            undo.pop_all()
+        self._made_writers: OpenWriters | None = None
+        self._metrics: ClientMetrics | None = None
+
+    def _make_parts(self, uri: str, undo: ExitStack) -> None:
+        """Make the parts; ``undo`` ends those that have a thread or a connection."""
         config = self._config
         self._store: MetadataStore = open_store(
             uri,
@@ -90,34 +99,29 @@ class ClientConnection(Handle):
             must_exist=True,
             access=own_access_of(config),
         )
-        try:
-            self._ledgers = LedgerStore(self._store)
-            self._tasks = UnderreplicationStore(self._store)
-            self._logs = LogStore(self._store)
-            self._data_sets = DataSetStore(self._store)
-            self._pool = BookiePool(
-                DealerOptions(
-                    instance_id(self._store),
-                    SOFTWARE,
-                    config.connect_timeout_ms,
-                    config.connection_idle_ms,
-                    config.spin_us,
-                    self._credentials,
-                )
+        undo.callback(self._store.close)
+        self._ledgers = LedgerStore(self._store)
+        self._tasks = UnderreplicationStore(self._store)
+        self._logs = LogStore(self._store)
+        self._data_sets = DataSetStore(self._store)
+        self._pool = BookiePool(
+            DealerOptions(
+                instance_id(self._store),
+                SOFTWARE,
+                config.connect_timeout_ms,
+                config.connection_idle_ms,
+                config.spin_us,
+                self._credentials,
             )
-            try:
-                registry = BookieRegistry(self._store)
-                self._directory = BookieDirectory(registry, self._pool.set_doors)
-            except BaseException:
-                self._pool.close()
-                raise
-        except BaseException:
-            self._store.close()
-            raise
+        )
+        undo.callback(self._pool.close)
+        self._directory = BookieDirectory(BookieRegistry(self._store), self._pool.set_doors)
+        undo.callback(self._directory.close)
         self._requests = Requests(self._pool, config.request_timeout_ms)
         self._lac_watches = LacWatches(self._requests, self._pool.call_soon)
         self._metadata_actors = MetadataActors()
         self._ticker = Ticker("zbk-client-ticker")
+        undo.callback(self._ticker.stop)
         self._placer = BookiePlacer(
             self._directory, POLICIES[config.placement], config.avoid_failed_ms
         )
@@ -126,8 +130,6 @@ class ClientConnection(Handle):
         self._creator = LedgerCreator(
             self._ledgers, self._placer, self._own, config.connect_timeout_ms, self._audit.created
         )
-        self._made_writers: OpenWriters | None = None
-        self._metrics: ClientMetrics | None = None
 
     def _expose(self, registry: MetricRegistry) -> None:
         from zbk.client.calls.metrics import ClientMetrics
