@@ -114,14 +114,15 @@ class LedgerReader(Handle):
         """Yield the entries ``first .. last``, verified, reading ahead. Empty if ``last < first``.
 
         With ``bookie_id`` only the replicas of that bookie are read; of a striped ledger these
-        are the entries that it should hold. ``timeout``, in seconds, limits each wait.
+        are the entries that it should hold. ``timeout``, in seconds, limits each wait; after a
+        time-out the next call waits again for the same entry.
 
         Raises:
             ReadBeyondLacError: ``last`` is after the LAC.
             NoSuchEntryError, DigestMismatchError, ...: no replica of an entry can be read.
         """
         batches = self.read_batches(first, last, bookie_id=bookie_id, timeout=timeout)
-        return _entries_of(batches)
+        return BatchedEntries(batches)
 
     def read_batches(
         self,
@@ -148,7 +149,7 @@ class LedgerReader(Handle):
         """
         first = arguments.entry_id("first", first)
         last = arguments.last_entry_id("last", last)
-        return _entries_of(self._batches(first, last, None, timeout))
+        return BatchedEntries(self._batches(first, last, None, timeout))
 
     def tail(self, first: int = 0, *, timeout: float | None = None) -> LedgerTail:
         """Return an iterator over the entries from ``first`` on, including those still to come.
@@ -260,6 +261,24 @@ class LedgerReader(Handle):
         return arguments.seconds(timeout)
 
 
-def _entries_of(batches: Iterator[ReadBatch]) -> Iterator[Entry]:
-    for batch in batches:
-        yield from batch.entries()
+class BatchedEntries(Iterator[Entry]):
+    """The entries of batches.
+
+    No generator: that ends with its first error, and a caller who asks again after a time-out would
+    take the end for that of the entries.
+    """
+
+    __slots__ = ("_batches", "_entries")
+
+    def __init__(self, batches: Iterator[ReadBatch]) -> None:
+        self._batches = batches
+        self._entries: Iterator[Entry] = iter(())
+
+    def __next__(self) -> Entry:
+        """Return the next entry, with the errors of the batches."""
+        for entry in self._entries:
+            return entry
+        while True:
+            self._entries = next(self._batches).entries()
+            for entry in self._entries:
+                return entry

@@ -8,6 +8,7 @@ import pytest
 from tests.support.ledgers import metadata_maker
 from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.cluster.requests import Requests
+from zbk.client.read.ledger_reader import BatchedEntries
 from zbk.client.read.read_ahead import MOVE_COUNT_MAX
 from zbk.client.read.read_pump import ReadPump
 from zbk.config import ClientConfig
@@ -287,6 +288,24 @@ def test_after_a_time_out_a_read_goes_on_with_what_came_meanwhile() -> None:
     assert len(requests.asked) == 1, "what is on its way is not asked for again"
     requests.answer_late()
     assert [list(batch) for batch in pump] == [[b"0"]]
+
+
+def test_after_a_time_out_the_entries_of_a_read_go_on() -> None:
+    """The end of the iteration would look like the end of the entries."""
+    requests = FakeRequests({b: range(2) for b in ("b1", "b2", "b3")})
+    requests.silent = set(requests.held)
+    config = ClientConfig(speculative_read_ms=0)
+    context = LedgerContext(LedgerRequests.of(OPEN, b"k" * 16), requests, DIGEST, config)
+    entries = BatchedEntries(
+        ReadPump(context, OPEN, never, learn_nothing, 0, 1, bookie_id=None, timeout_s=60.0)
+    )
+
+    for _ in range(2):
+        with within(0.02), pytest.raises(RequestTimeoutError, match="read of ledger 7"):
+            next(entries)
+    requests.answer_late()
+    assert [entry.payload for entry in entries] == [b"0", b"1"]
+    assert list(entries) == []
 
 
 class SizedRequests(FakeRequests):
