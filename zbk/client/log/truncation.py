@@ -4,14 +4,24 @@ So the list never names a ledger that was deleted on purpose. If the client dies
 remain that belong to no log.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 from zbk.client.log.driver import LedgerClient
-from zbk.errors import LogTruncatedError, NoSuchLedgerError
+from zbk.errors import (
+    LogTruncatedError,
+    MetadataUnavailableError,
+    NoSuchLedgerError,
+    ZbkError,
+)
 from zbk.metadata.records.logs import LogStore
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.owner import FENCED_COUNT
 from zbk.protocol.log.position import LogPosition
+
+NAMED_COUNT_MAX: Final = 100
+"""The most ledgers that the error of an unfinished deletion names."""
 
 
 def truncate(client: LedgerClient, store: LogStore, name: str, position: LogPosition) -> int:
@@ -61,7 +71,30 @@ def _is_closed(client: LedgerClient, ledger_id: int) -> bool:
         return True
 
 
-def _delete(client: LedgerClient, ledger_ids: tuple[int, ...]) -> None:
-    for ledger_id in ledger_ids:
-        with suppress(NoSuchLedgerError):
+def _delete(client: LedgerClient, ledger_ids: Sequence[int]) -> None:
+    """Delete ledgers that no list names any more; the error names those that are left.
+
+    All are tried, as no later call finds them. A store that does not answer ends that: it would
+    delay each of the others.
+    """
+    left_ids: list[int] = []
+    first_error: ZbkError | None = None
+    for place, ledger_id in enumerate(ledger_ids):
+        try:
             client.delete_ledger(ledger_id)
+        except NoSuchLedgerError:
+            continue
+        except ZbkError as error:
+            first_error = first_error or error
+            if isinstance(error, MetadataUnavailableError):
+                left_ids += ledger_ids[place:]
+                break
+            left_ids.append(ledger_id)
+    if first_error is not None:
+        named = ", ".join(map(str, left_ids[:NAMED_COUNT_MAX]))
+        more = f" and {len(left_ids) - NAMED_COUNT_MAX} more" * (len(left_ids) > NAMED_COUNT_MAX)
+        first_error.add_note(
+            f"zbk: the log has no longer these ledgers, which are not deleted yet: {named}{more}; "
+            "delete each with `zbk ledger delete`"
+        )
+        raise first_error

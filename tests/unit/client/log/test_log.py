@@ -14,12 +14,14 @@ from tests.support.waiting import wait_until
 from zbk.client.log.driver import LedgerClient
 from zbk.client.log.log import Log, LogSetup
 from zbk.errors import (
+    AccessDeniedError,
     CannotAdvanceError,
     LogClosedError,
     LogFencedError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
     RequestTimeoutError,
+    ZbkError,
 )
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.records.logs import LogStore
@@ -383,6 +385,37 @@ def test_a_truncation_leaves_a_ledger_that_is_not_closed_and_all_after_it(
 
     assert log.truncate(last) == 1
     assert cluster.payloads() == [b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        (AccessDeniedError(1, "bob", "delete"), {1}),
+        (MetadataUnavailableError("memory://", "no answer"), {1, 2, 3}),
+    ],
+)
+def test_a_truncation_names_the_ledgers_that_it_could_not_delete(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: ZbkError, left: set[int]
+) -> None:
+    """The log does not name them any more, so no later truncation finds them."""
+    log = cluster.log()
+    for payload in (b"a", b"b", b"c", b"d"):
+        log.append(payload)
+        log.roll()
+    last = log.append(b"e")
+    delete = cluster.ledgers.delete_ledger
+
+    def refuse_one(ledger_id: int) -> None:
+        if ledger_id == 1:
+            raise error
+        delete(ledger_id)
+
+    monkeypatch.setattr(cluster.ledgers, "delete_ledger", refuse_one)
+    with pytest.raises(type(error)) as raised:
+        log.truncate(last)
+
+    assert cluster.ledgers.deleted == {0, 1, 2, 3} - left
+    assert f"not deleted yet: {', '.join(map(str, sorted(left)))};" in raised.value.__notes__[0]
 
 
 def test_close_closes_the_current_ledger_and_refuses_appends(cluster: Cluster) -> None:
