@@ -237,6 +237,7 @@ class LedgerReader(Handle):
             last,
             bookie_id=bookie_id,
             timeout_s=timeout_s,
+            check_usable=self._setup.check_usable,
         )
         return pump if span is None else TracedBatches(pump, span)
 

@@ -18,7 +18,7 @@ class ReadPump(Iterator[ReadBatch]):
 
     ``refresh`` reads the metadata again. ``learn`` receives the highest LAC so far with each batch.
     ``timeout_s`` limits each wait. After a time-out the pass continues where it was, with the
-    answers that came meanwhile.
+    answers that came meanwhile. ``check_usable`` raises if the client cannot be used any more.
     """
 
     def __init__(
@@ -32,11 +32,13 @@ class ReadPump(Iterator[ReadBatch]):
         *,
         bookie_id: str | None,
         timeout_s: float,
+        check_usable: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger_id = metadata.ledger_id
         self._refresh = refresh
         self._learn = learn
         self._timeout_s = timeout_s
+        self._check_usable = check_usable
         self._box = ReplyBox()
         self._ahead = ReadAhead(context, metadata, self._box, first, last, bookie_id=bookie_id)
 
@@ -67,6 +69,7 @@ class ReadPump(Iterator[ReadBatch]):
 
     def _wait(self) -> None:
         """Handle the next reply; until it comes, let time pass for the chunks."""
+        self._check_usable()  # no reply comes in a forked child
         timeout_s = left_s(self._timeout_s)
         deadline_s = monotonic_s() + timeout_s
         while True:

@@ -8,9 +8,11 @@ import pytest
 from tests.support.bookie_here import ONE, BookieHere
 from tests.support.waiting import wait_until
 from zbk.client.api import Client
+from zbk.client.calls import connection
+from zbk.client.cluster.requests import ReplyBox
 from zbk.client.read.ledger_reader import LedgerReader
 from zbk.client.write.ledger_creation import LedgerOptions
-from zbk.errors import ClientClosedError, ReaderClosedError
+from zbk.errors import ClientClosedError, ForkedProcessError, ReaderClosedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import Fragment
 
@@ -74,6 +76,22 @@ def test_a_closed_client_ends_a_read_between_two_batches(world: BookieHere) -> N
 
     with pytest.raises(ClientClosedError):
         next(batches)
+
+
+def test_a_read_that_continues_in_a_forked_child_is_refused_at_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that receives replies is in the parent process."""
+    writer = client.create_ledger(**ONE)
+    writer.append(b"x")
+    last = writer.close()
+    batches = client.open_ledger(writer.ledger_id).read_batches(0, last, timeout=1.0)
+
+    with monkeypatch.context() as child:
+        child.setattr(connection, "process_id", lambda: -1)
+        child.setattr(ReplyBox, "deliver", lambda _box, _news: None)
+        with pytest.raises(ForkedProcessError):
+            next(batches)
 
 
 def test_a_closed_reader_says_that_it_is_closed_and_not_the_ledger(client: Client) -> None:
