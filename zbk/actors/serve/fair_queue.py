@@ -9,7 +9,7 @@ answers: a turn has a few of them.
 Within a connection, small requests overtake large ones of other ledgers, as in the client
 (``zbk.transport.request_queue``). All requests of a ledger stay in order: while a large one waits,
 later ones join its lane, whatever their size. Each lane gets its own slice, so neither stops the
-other.
+other. Where each request counts (``identity_rates``), the lanes take turns, one request each.
 
 An fsync takes as long as its bytes. While small requests come beside large ones, at most
 ``PACE_SIZE`` bytes of requests that wait for an fsync are in the journals, and more large ones are
@@ -48,6 +48,8 @@ ones come."""
 
 COUNT_MAX: Final = 65_536
 """Requests of a slice, if each need not be counted."""
+
+LANES: Final = ("small", "large", "fences")
 
 NO_LIMITS: Final = RateLimits()
 
@@ -94,7 +96,7 @@ class _Lane:
 class _Connection:
     """The requests of one connection."""
 
-    __slots__ = ("_fences", "_large", "_large_counts", "_small", "rates")
+    __slots__ = ("_fences", "_large", "_large_counts", "_small", "_turns", "rates")
 
     def __init__(self, rates: IdentityRates) -> None:
         self.rates = rates
@@ -102,6 +104,7 @@ class _Connection:
         self._large = _Lane()
         self._fences: deque[tuple[Inbound, int]] = deque()
         self._large_counts: dict[int | None, int] = {}  # by ledger; None: of no ledger
+        self._turns: tuple[str, ...] = LANES  # where each request counts; the next lane first
 
     def put(self, inbound: Inbound, received_us: int) -> bool:
         """Add a request to its lane; return whether that is the large one."""
@@ -122,21 +125,45 @@ class _Connection:
         ``is_held``: nothing of the large lane.
         """
         rates = self.rates
-        before_count = len(taken)
-        count_max = 1 if rates.has_all else COUNT_MAX
-        size = 0
-        if now_ms >= rates.free_ms:
-            size += self._small.take_slice(taken, count_max)
-            if not is_held and (count_max > 1 or len(taken) == before_count):
-                size += self._take_large(taken, count_max)
-            if rates.has_all:
-                for inbound, _received_us in taken[before_count:]:
-                    rates.spend(inbound, now_ms)
-        while self._fences and now_ms >= max(rates.fence_ms, rates.free_ms):
-            taken.append(self._fences.popleft())
-            rates.spend(taken[-1][0], now_ms)
+        if rates.has_all:
+            return 0 if now_ms < rates.free_ms else self._take_one(taken, now_ms, is_held=is_held)
+        size = self._small.take_slice(taken, COUNT_MAX)
+        if not is_held:
+            size += self._take_large(taken, COUNT_MAX)
+        while self._take_fence(taken, now_ms):
             size += taken[-1][0].size
         return size
+
+    def _take_one(self, taken: list[tuple[Inbound, int]], now_ms: int, *, is_held: bool) -> int:
+        """Move one request to ``taken``, if one may be; return its size in bytes.
+
+        The lanes take turns. A client at its rate always has small requests that wait, so that
+        they would stop the other lanes for good.
+        """
+        before_count = len(taken)
+        for lane in self._turns:
+            size = 0
+            if lane == "small":
+                size = self._small.take_slice(taken, 1)
+            elif lane == "fences":
+                size = taken[-1][0].size if self._take_fence(taken, now_ms) else 0
+            elif not is_held:
+                size = self._take_large(taken, 1)
+            if len(taken) > before_count:
+                self._turns = (*(one for one in self._turns if one != lane), lane)
+                if lane != "fences":
+                    self.rates.spend(taken[-1][0], now_ms)
+                return size
+        return 0
+
+    def _take_fence(self, taken: list[tuple[Inbound, int]], now_ms: int) -> bool:
+        """Move a fence to ``taken`` if its rates allow one; return whether they do."""
+        rates = self.rates
+        if not self._fences or now_ms < max(rates.fence_ms, rates.free_ms):
+            return False
+        taken.append(self._fences.popleft())
+        rates.spend(taken[-1][0], now_ms)
+        return True
 
     def _take_large(self, taken: list[tuple[Inbound, int]], count_max: int) -> int:
         before_count = len(taken)

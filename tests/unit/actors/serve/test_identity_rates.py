@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.storage_actor import read_lac
-from zbk.actors.serve.fair_queue import FairQueue
+from zbk.actors.serve.fair_queue import SMALL_SIZE_MAX, TURN_SIZE, FairQueue
 from zbk.actors.serve.identity_rates import IDENTITY_COUNT_MAX, RateLimits, RateTable
 from zbk.protocol.throttle import BURST_MS
 from zbk.transport.inbound import Inbound
@@ -19,6 +19,10 @@ def ping(name: str, number: int, *, peer: Peer | None = None, size: int = 100) -
 
 def fence(name: str, number: int) -> Inbound:
     return Inbound(name.encode(), read_lac(request_id=number, is_fencing=True), (), 100)
+
+
+def lac(name: str, number: int, size: int) -> Inbound:
+    return Inbound(name.encode(), read_lac(request_id=number), (), size)
 
 
 def peer_of(key: str, *, has_role: bool = False) -> Peer:
@@ -60,6 +64,31 @@ def test_connections_with_one_key_share_its_rate() -> None:
 
     assert sum(counts.values()) <= 4 * 100 + 100 * BURST_MS // 1_000 + 2
     assert min(counts.values()) > 100
+
+
+@pytest.mark.parametrize(
+    "limits", [RateLimits(request_rate=100), RateLimits(size_rate=10_000)], ids=["count", "size"]
+)
+@pytest.mark.parametrize(
+    "lone",
+    [lac("peer", 0, SMALL_SIZE_MAX + 1), lac("peer", 0, TURN_SIZE), fence("peer", 0)],
+    ids=["large", "larger", "fence"],
+)
+def test_small_requests_at_the_rate_stop_no_other_of_the_client(
+    limits: RateLimits, lone: Inbound
+) -> None:
+    queue = FairQueue(limits)
+    queue.put([ping("peer", number) for number in range(100)], 0)
+    served(queue, 10_000)  # what may come at once
+    queue.put([lone], 10_000)
+
+    for now_us in range(10_000, 10 * SECOND_US, 10_000):
+        batch = queue.take(0, now_us).batch
+        if lone in batch:
+            return
+        queue.put([ping("peer", 1) for _ in batch], now_us)
+
+    pytest.fail("it waits as long as smaller ones come")
 
 
 def test_a_principal_with_a_role_has_no_limit() -> None:
