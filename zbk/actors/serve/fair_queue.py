@@ -15,7 +15,8 @@ An fsync takes as long as its bytes. While small requests come beside large ones
 ``PACE_SIZE`` bytes of requests that wait for an fsync are in the journals, and more large ones are
 *held* until a sync has ended.
 
-Fences have a lane, too, because they have a rate (``identity_rates``). A connection whose identity
+Fences have a lane, too, because they have a rate (``identity_rates``), which also counts where a
+fence is large, or follows a large request of its ledger, and so is in the large lane. A connection whose identity
 is over a rate is *throttled*: its requests are taken later.
 
     put(batch) -> [connection: small lane | large lane | fences] ... -> take(): a slice of each lane
@@ -26,7 +27,8 @@ waits here is bounded by the credit of each connection (``zbk.transport.peers``)
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from zbk.actors.serve.identity_rates import IdentityRates, RateLimits, RateTable, is_fence
@@ -76,8 +78,13 @@ class _Lane:
         self.waiting: deque[tuple[Inbound, int]] = deque()
         self.credit_size = 0
 
-    def take_slice(self, taken: list[tuple[Inbound, int]], count_max: int) -> int:
-        """Move a slice to ``taken``; return its size in bytes."""
+    def take_slice(
+        self,
+        taken: list[tuple[Inbound, int]],
+        count_max: int,
+        admits: Callable[[Inbound], bool] | None = None,
+    ) -> int:
+        """Move a slice to ``taken``; return its size in bytes. ``admits`` may end it sooner."""
         waiting = self.waiting
         if not waiting:
             return 0
@@ -85,7 +92,7 @@ class _Lane:
         end_count = len(taken) + count_max
         while waiting and len(taken) < end_count:
             size = turn_size(waiting[0][0])
-            if size > credit_size:
+            if size > credit_size or not (admits is None or admits(waiting[0][0])):
                 break
             taken.append(waiting.popleft())
             credit_size -= size
@@ -129,7 +136,7 @@ class _Connection:
             return 0 if now_ms < rates.free_ms else self._take_one(taken, now_ms, is_held=is_held)
         size = self._small.take_slice(taken, COUNT_MAX)
         if not is_held:
-            size += self._take_large(taken, COUNT_MAX)
+            size += self._take_large(taken, COUNT_MAX, now_ms)
         while self._take_fence(taken, now_ms):
             size += taken[-1][0].size
         return size
@@ -148,26 +155,39 @@ class _Connection:
             elif lane == "fences":
                 size = taken[-1][0].size if self._take_fence(taken, now_ms) else 0
             elif not is_held:
-                size = self._take_large(taken, 1)
+                size = self._take_large(taken, 1, now_ms)
             if len(taken) > before_count:
                 self._turns = (*(one for one in self._turns if one != lane), lane)
-                if lane != "fences":
+                if lane == "small":  # the others have counted it
                     self.rates.spend(taken[-1][0], now_ms)
                 return size
         return 0
 
     def _take_fence(self, taken: list[tuple[Inbound, int]], now_ms: int) -> bool:
         """Move a fence to ``taken`` if its rates allow one; return whether they do."""
-        rates = self.rates
-        if not self._fences or now_ms < max(rates.fence_ms, rates.free_ms):
+        if not (self._fences and self._admits(self._fences[0][0], now_ms)):
             return False
         taken.append(self._fences.popleft())
-        rates.spend(taken[-1][0], now_ms)
         return True
 
-    def _take_large(self, taken: list[tuple[Inbound, int]], count_max: int) -> int:
+    def _admits(self, inbound: Inbound, now_ms: int) -> bool:
+        """Count a request that is taken now; false: it is a fence over its rates."""
+        rates = self.rates
+        if is_fence(inbound) and now_ms < max(rates.fence_ms, rates.free_ms):
+            return False
+        rates.spend(inbound, now_ms)
+        return True
+
+    def _take_large(self, taken: list[tuple[Inbound, int]], count_max: int, now_ms: int) -> int:
+        """Move a slice of the large lane to ``taken``; return its size in bytes.
+
+        A fence in it that is over its rate stops what follows, and gathers no slices meanwhile.
+        """
+        if self._is_fence_next() and now_ms < self.rates.fence_ms:
+            return 0
         before_count = len(taken)
-        size = self._large.take_slice(taken, count_max)
+        admits = partial(self._admits, now_ms=now_ms)
+        size = self._large.take_slice(taken, count_max, admits)
         counts = self._large_counts
         for inbound, _received_us in taken[before_count:]:
             ledger_id = getattr(inbound.request, "ledger_id", None)
@@ -190,14 +210,19 @@ class _Connection:
         """Return whether only time lets the next of its requests be taken."""
         if now_ms < self.rates.free_ms:
             return True
-        is_other = self._small.waiting or self._large.waiting
-        return not is_other and now_ms < self.rates.fence_ms
+        if self._small.waiting or now_ms >= self.rates.fence_ms:
+            return False
+        return not self._large.waiting or self._is_fence_next()
+
+    def _is_fence_next(self) -> bool:
+        """Return whether a fence is the next one of the large lane."""
+        waiting = self._large.waiting
+        return bool(waiting) and is_fence(waiting[0][0])
 
     def is_held(self, now_ms: int) -> bool:
         """Return whether the next of its requests is a large one."""
-        return now_ms >= self.rates.free_ms and bool(
-            self._large.waiting and not self._small.waiting
-        )
+        is_large = bool(self._large.waiting and not self._small.waiting)
+        return is_large and not self.is_throttled(now_ms)
 
 
 class FairQueue:

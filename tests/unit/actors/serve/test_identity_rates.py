@@ -17,8 +17,8 @@ def ping(name: str, number: int, *, peer: Peer | None = None, size: int = 100) -
     return Inbound(name.encode(), Ping(request_id=number), (), size, life=peer)
 
 
-def fence(name: str, number: int) -> Inbound:
-    return Inbound(name.encode(), read_lac(request_id=number, is_fencing=True), (), 100)
+def fence(name: str, number: int, size: int = 100) -> Inbound:
+    return Inbound(name.encode(), read_lac(request_id=number, is_fencing=True), (), size)
 
 
 def lac(name: str, number: int, size: int) -> Inbound:
@@ -109,6 +109,24 @@ def test_fences_have_a_rate_of_their_own() -> None:
     assert (first.is_more, first.is_held, first.is_throttled) == (False, False, True)
     assert not queue.take(0, 1_000).batch
     assert 2 * 20 - 2 <= served(queue, 2 * SECOND_US)[b"hostile"] <= 2 * 20 + 2
+
+
+@pytest.mark.parametrize("size", [SMALL_SIZE_MAX, SMALL_SIZE_MAX + 1])
+@pytest.mark.parametrize("first_size", [100, TURN_SIZE])
+def test_a_fence_counts_whatever_its_size_and_what_it_follows(size: int, first_size: int) -> None:
+    queue = FairQueue(RateLimits(fence_rate=20))
+    queue.put([lac("hostile", 1_000, first_size)], 0)
+    queue.put([fence("hostile", number, size) for number in range(1_000)], 0)
+    queue.put([lac("modest", number, SMALL_SIZE_MAX + 1) for number in range(100)], 0)
+
+    first = queue.take(0, 0)
+    while first.is_more:
+        first = queue.take(0, 0)
+    counts = served(queue, 2 * SECOND_US)
+
+    assert (first.is_held, first.is_throttled) == (False, True)
+    assert 2 * 20 - 2 <= counts[b"hostile"] <= 2 * 20 + 2
+    assert not counts.get(b"modest")
 
 
 def test_what_counts_does_not_pass_the_queue() -> None:
