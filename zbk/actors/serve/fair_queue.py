@@ -16,8 +16,8 @@ An fsync takes as long as its bytes. While small requests come beside large ones
 *held* until a sync has ended.
 
 Fences have a lane, too, because they have a rate (``identity_rates``), which also counts where a
-fence is large, or follows a large request of its ledger, and so is in the large lane. A connection whose identity
-is over a rate is *throttled*: its requests are taken later.
+fence is large, or follows a large request of its ledger, and so is in the large lane. A connection
+whose identity is over a rate is *throttled*: its requests are taken later.
 
     put(batch) -> [connection: small lane | large lane | fences] ... -> take(): a slice of each lane
 
