@@ -24,15 +24,19 @@ class RotatedFile:
         self._file_count = file_count
 
     def append(self, data: bytes) -> None:
-        """Append whole lines.
+        """Append whole lines, or none.
 
         Raises:
             OSError: it cannot be written, or others may read it. It names the file.
         """
         with self._opened(len(data)) as descriptor:
             left = memoryview(data)
-            while left:
-                left = left[os.write(descriptor, left) :]
+            try:
+                while left:
+                    left = left[os.write(descriptor, left) :]
+            except OSError:
+                _take_back(descriptor, len(data) - len(left))
+                raise
 
     @contextmanager
     def _opened(self, size: int) -> Iterator[int]:
@@ -86,3 +90,11 @@ class RotatedFile:
 
     def _numbered(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
+
+
+def _take_back(descriptor: int, size: int) -> None:
+    """Remove the last bytes of a locked file: a line that ends there would begin the next one."""
+    own = os.fstat(descriptor)
+    if size and stat.S_ISREG(own.st_mode):
+        with suppress(OSError):
+            os.ftruncate(descriptor, own.st_size - size)

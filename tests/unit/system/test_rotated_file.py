@@ -1,5 +1,7 @@
 """A file that is rotated by size, also by several processes."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -52,3 +54,27 @@ def test_a_link_and_a_file_of_others_are_refused(tmp_path: Path) -> None:
             RotatedFile(tmp_path / name, 10, 2).append(b"line\n")
         assert caught.value.filename == str(tmp_path / name)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_disk_that_is_full_halfway_leaves_no_half_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RotatedFile(tmp_path / "audit", 1_000, 2)
+    file.append(b"line 1\n")
+    free_size, write = 10, os.write
+
+    def write_some(descriptor: int, data: memoryview) -> int:
+        nonlocal free_size
+        if not free_size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written_size = write(descriptor, data[:free_size])
+        free_size -= written_size
+        return written_size
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write_some)
+        with pytest.raises(OSError, match="audit"):
+            file.append(b"line 2\nline 3\n")
+    file.append(b"line 4\n")
+
+    assert file.path.read_bytes() == b"line 1\nline 4\n"
