@@ -1,7 +1,7 @@
 """What a bookie writes into the audit log: refused connections, and what its clients do to ledgers.
 
     authenticate   a connection with a key of no principal, or without one; a request without the
-                   right to what it asks, or with a wrong key of a ledger
+                   right or the role for what it asks, or with a wrong key of a ledger
     create         the first entry, or LAC, of a ledger that is new at this bookie
     fence          a fence that the ledger did not have
     recovery       the first entry that a recovery brings, while the bookie has the ledger in memory
@@ -11,7 +11,7 @@ Called by the thread of the front and by the storage actor, and only for these e
 
 from zbk.audit.record import Action, AuditRecord, key_id
 from zbk.audit.trail import AuditSink
-from zbk.errors import UnauthorizedError, ZbkError
+from zbk.errors import RoleRequiredError, UnauthorizedError, ZbkError
 from zbk.transport.inbound import Inbound
 from zbk.transport.peers import Peer
 from zbk.transport.router import RouterFront
@@ -32,7 +32,7 @@ class BookieAudit:
 
     def refused(self, inbound: Inbound, error: ZbkError) -> None:
         """Record the refusal of a request, if it is about who asks."""
-        if isinstance(error, UnauthorizedError):
+        if isinstance(error, UnauthorizedError | RoleRequiredError):
             ledger_id = getattr(inbound.request, "ledger_id", None)
             self._sink(self._record("authenticate", inbound, ledger_id, str(error)))
 
