@@ -54,15 +54,25 @@ class RotatedFile:
         """Return the locked descriptor of a file with room for so many bytes."""
         while True:
             descriptor = self._open()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            own = os.fstat(descriptor)
-            is_full = own.st_size and own.st_size + size > self._size_max
-            if self._is_there(own) and not is_full:
-                return descriptor
-            if is_full and self._is_there(own):  # else another process has rotated it meanwhile
-                os.fsync(descriptor)
-                self._rotate()
+            try:
+                if self._is_ready(descriptor, size):
+                    return descriptor
+            except BaseException:  # the lock would stop all others, and this process, for good
+                os.close(descriptor)
+                raise
             os.close(descriptor)
+
+    def _is_ready(self, descriptor: int, size: int) -> bool:
+        """Lock a file; return whether it has room. Rotate it if it has not."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        own = os.fstat(descriptor)
+        if not self._is_there(own):
+            return False  # another process has rotated it meanwhile
+        if not own.st_size or own.st_size + size <= self._size_max:
+            return True
+        os.fsync(descriptor)
+        self._rotate()
+        return False
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -1,6 +1,7 @@
 """A file that is rotated by size, also by several processes."""
 
 import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -78,3 +79,17 @@ def test_a_disk_that_is_full_halfway_leaves_no_half_line(
     file.append(b"line 4\n")
 
     assert file.path.read_bytes() == b"line 1\nline 4\n"
+
+
+def test_a_rotation_that_fails_leaves_no_lock_and_no_descriptor(tmp_path: Path) -> None:
+    file = RotatedFile(tmp_path / "audit", 10, 2)
+    file.append(b"line 1\n")
+    (tmp_path / "audit.1" / "in the way").mkdir(parents=True)
+    opened = set(Path("/proc/self/fd").iterdir())
+    for _ in range(2):
+        with pytest.raises(OSError, match="audit"):
+            file.append(b"line 2\n")
+        with file.path.open("rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    assert set(Path("/proc/self/fd").iterdir()) <= opened
