@@ -296,11 +296,12 @@ def _batch_of(request: Add, frames: Sequence[bytes], entry_size_max: int) -> Ent
         entry_ids = range(request.first_entry_id, request.first_entry_id + request.count)
     if entry_ids[0] != request.first_entry_id or len(entry_ids) != request.count:
         raise MalformedMessageError("an add whose ids are not those of its header")
-    stripe = stripe_of(request)
-    if stripe is not None and not stripe.is_run(entry_ids):
-        raise MalformedMessageError("an add without all that is due from its first to its last id")
     batch = EntryBatch(request.ledger_id, entry_ids, sizes, frames[1], request.checksum)
     batch.validate()
+    stripe = stripe_of(request)
+    # after that: it makes a list of the ids, which are as many as the header says, and as high
+    if stripe is not None and not stripe.is_run(entry_ids):
+        raise MalformedMessageError("an add without all that is due from its first to its last id")
     batch.verify()
     if batch.size > entry_size_max:  # seldom: only then it is worth to look at each
         overhead_size = entry_overhead_size(batch.body)

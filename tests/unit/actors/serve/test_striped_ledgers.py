@@ -301,3 +301,54 @@ def test_a_start_knows_of_each_due_entry_whether_it_must_be_there(
     limbo = bookie(disk).storage.limbo.limbo
 
     assert limbo.reasons == ((LossReason.INDEX_LOST,) if is_log_lost else ())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("stripe", "first", "count"),
+    [
+        (Stripe(3, 2, 1), 2**63 - 2, 3),
+        (Stripe(3, 2, 2), 2**63 - 1, 2),
+        (Stripe(64, 63, 62), 0, 1 << 24),
+    ],
+    ids=["ends at 2^63", "begins below 2^63", "more than the sizes"],
+)
+def test_an_add_with_impossible_ids_is_refused_before_its_stripe_is_looked_at(
+    disk: SimulatedDisk,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: LedgerType,
+    stripe: Stripe,
+    first: int,
+    count: int,
+) -> None:
+    world = bookie(disk)
+    request, *frames = add(batch(7, [b"x"]), kind=kind)
+    hostile = msgspec.structs.replace(request, first_entry_id=first, count=count, stripe=stripe)
+
+    def fail(_stripe: Stripe, _ids: Sequence[int]) -> bool:
+        pytest.fail("that takes the memory of so many ids")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stripe, "is_run", fail)
+        world.say(hostile, *frames)
+
+    answer = world.answers[-1]
+    assert isinstance(answer, Refused)
+    assert answer.code == MalformedMessageError.code
+
+
+@BOTH
+def test_an_add_at_the_last_id_of_the_wire_does_not_stop_the_bookie(
+    disk: SimulatedDisk, kind: LedgerType
+) -> None:
+    world = bookie(disk)
+    request, *frames = add(batch(7, [b"x"]), kind=kind)
+    hostile = msgspec.structs.replace(
+        request, first_entry_id=2**63 - 1, count=2, stripe=Stripe(3, 2, 2)
+    )
+
+    world.say(hostile, *frames)
+
+    answer = world.answers[-1]
+    assert isinstance(answer, Refused)
+    assert answer.code == MalformedMessageError.code
