@@ -20,7 +20,7 @@ from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
-from zbk.protocol.ledger.placement import POLICIES
+from zbk.protocol.ledger.placement import RackAwarePlacement
 from zbk.security.credentials import credentials_of
 from zbk.system.handle import Handle
 from zbk.transport.dealer import BookiePool
@@ -67,7 +67,9 @@ class ClusterConnection(Handle):
             raise
         self.directory = BookieDirectory(self.registry, self._pool.set_doors)
         self.requests = Requests(self._pool, self.config.request_timeout_ms)
-        policy = POLICIES[self.config.placement]
+        # ``config.placement`` is that of an application, and a ledger does not record its own; a
+        # rack is only a preference, and without racks the choice is random
+        policy = RackAwarePlacement()
         self.placer = BookiePlacer(self.directory, policy, self.config.avoid_failed_ms)
 
     def registered(self) -> frozenset[str]:

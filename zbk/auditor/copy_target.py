@@ -1,6 +1,6 @@
 """The target of a copy: the bookie that replaces a lost one.
 
-    placement   the choice of the placement policy among the writable bookies
+    placement   the rack-aware choice among the writable bookies
     local       the bookie that the worker is attached to, as in the autorecovery page: every worker
                 fills its own bookie; a fragment that has it already is left to other workers
     one         the bookie that an operator named

@@ -551,7 +551,7 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     ] = 300_000
     target_policy: Annotated[
         Literal["placement", "local"],
-        Option("Choice of the bookies that receive copies: placement (as new ledgers), or local."),
+        Option("Choice of the bookies that receive copies: placement (by rack), or local."),
     ] = "placement"
     local_bookie_id: Annotated[str, Option("The bookie that the target policy local fills.")] = ""
 

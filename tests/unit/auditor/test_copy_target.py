@@ -1,0 +1,68 @@
+"""The bookies that receive copies."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.support.memory_store import named_tree
+from zbk.auditor.cluster_connection import ClusterConnection
+from zbk.auditor.copy_target import PlacementTarget
+from zbk.metadata.paths import registration_path
+from zbk.metadata.records.instance import initialise
+from zbk.metadata.values import BookieRegistration, encode
+from zbk.protocol.repair.repair_effects import ChooseTarget
+
+CHOICE_COUNT = 50  # among four bookies, so that not all are right by chance
+
+
+class Cluster:
+    """The registered bookies, and the choice of a worker among them."""
+
+    def __init__(self) -> None:
+        name = f"test-copy-target-{uuid4().hex}"
+        self.uri = f"memory://{name}"
+        self.store = named_tree(name).open_session()
+        initialise(self.store)
+
+    def register(self, text: str, *, is_readonly: bool = False) -> None:
+        """Register bookies out of ``"a:rack1 b"``."""
+        for word in text.split():
+            bookie_id, _, rack = word.partition(":")
+            registration = BookieRegistration(
+                bookie_id=bookie_id,
+                address="tcp://127.0.0.1:1",
+                incarnation=1,
+                is_readonly=is_readonly,
+                started_ms=0,
+                version="0",
+                rack=rack,
+            )
+            path = registration_path(bookie_id, is_readonly=is_readonly)
+            self.store.create(path, encode(registration), make_parents=True)
+
+    def targets(self, ensemble: tuple[str, ...], slot: int) -> set[str | None]:
+        """Choose a target for a slot many times; return all that were chosen."""
+        wanted = ChooseTarget(ensemble, slot, frozenset())
+        with ClusterConnection(self.uri) as connection:
+            policy = PlacementTarget(connection.placer)
+            return {policy.choose(wanted).bookie_id for _choice in range(CHOICE_COUNT)}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    found = Cluster()
+    yield found
+    found.store.close()
+
+
+def test_a_copy_goes_to_a_rack_without_a_replica(cluster: Cluster) -> None:
+    cluster.register("a:r1 b:r2 d:r1 e:r2 f:r2 g:r3")
+
+    assert cluster.targets(("a", "b", "lost"), 2) == {"g"}
+
+
+def test_without_racks_any_bookie_receives_copies(cluster: Cluster) -> None:
+    cluster.register("a b d e f g")
+
+    assert cluster.targets(("a", "b", "lost"), 2) == {"d", "e", "f", "g"}
