@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.memory_store import named_tree
+from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copy_target import PlacementTarget
 from zbk.metadata.paths import registration_path
@@ -43,10 +44,16 @@ class Cluster:
 
     def targets(self, ensemble: tuple[str, ...], slot: int) -> set[str | None]:
         """Choose a target for a slot many times; return all that were chosen."""
-        wanted = ChooseTarget(ensemble, slot, frozenset())
         with ClusterConnection(self.uri) as connection:
-            policy = PlacementTarget(connection.placer)
-            return {policy.choose(wanted).bookie_id for _choice in range(CHOICE_COUNT)}
+            return self.choose(connection, ensemble, slot)
+
+    def choose(
+        self, connection: ClusterConnection, ensemble: tuple[str, ...], slot: int
+    ) -> set[str | None]:
+        """Do the same over an open connection."""
+        wanted = ChooseTarget(ensemble, slot, frozenset())
+        policy = PlacementTarget(connection.placer)
+        return {policy.choose(wanted).bookie_id for _choice in range(CHOICE_COUNT)}
 
 
 @pytest.fixture
@@ -66,3 +73,20 @@ def test_without_racks_any_bookie_receives_copies(cluster: Cluster) -> None:
     cluster.register("a b d e f g")
 
     assert cluster.targets(("a", "b", "lost"), 2) == {"d", "e", "f", "g"}
+
+
+def test_the_rack_of_a_readonly_replica_counts(cluster: Cluster) -> None:
+    cluster.register("a:r1 d:r1 e:r2 f:r3")
+    cluster.register("full:r2", is_readonly=True)
+
+    assert cluster.targets(("a", "full", "lost"), 2) == {"f"}
+
+
+def test_the_last_rack_of_a_replica_that_is_away_counts(cluster: Cluster) -> None:
+    cluster.register("a:r1 d:r1 e:r2 f:r3 away:r2")
+
+    with ClusterConnection(cluster.uri) as connection:
+        cluster.store.delete(registration_path("away", is_readonly=False))
+        wait_until(lambda: not connection.placer.is_writable("away"), what="the end of a bookie")
+
+        assert cluster.choose(connection, ("a", "away", "lost"), 2) == {"f"}

@@ -41,6 +41,11 @@ class BookieDirectory:
             found = [self._available[bookie_id] for bookie_id in sorted(self._available)]
         return [Candidate(one.bookie_id, one.rack, frozenset(one.features or ())) for one in found]
 
+    def racks(self) -> dict[str, str]:
+        """Return the racks by bookie id: those of read-only bookies, and last ones, too."""
+        with self._changed:
+            return {bookie_id: one.rack for bookie_id, one in self._known.items()}
+
     def when_writable_change(self, callback: Callable[[], None]) -> None:
         """Call back whenever the set of bookies that accept new entries has changed.
 

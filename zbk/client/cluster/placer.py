@@ -64,6 +64,7 @@ class BookiePlacer:
             failed_slots,
             exclude=exclude if may_avoided else {*exclude, *avoided},
             avoid=avoided,
+            racks=self._directory.racks(),
         )
 
     def is_writable(self, bookie_id: str, needs: Collection[str] = NO_NEEDS) -> bool:

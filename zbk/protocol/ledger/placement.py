@@ -29,6 +29,9 @@ FAILURE_COUNT_MAX: Final = 1_024
 """Bookies that a ``FailureMemory`` keeps; the oldest failure is evicted first."""
 
 
+NO_RACKS: Final[Mapping[str, str]] = {}
+
+
 class Candidate(msgspec.Struct, frozen=True):
     """A bookie that accepts new entries, and its rack."""
 
@@ -61,10 +64,12 @@ class PlacementPolicy(Protocol):
         failed_slots: Collection[int],
         exclude: Collection[str] = (),
         avoid: Collection[str] = (),
+        racks: Mapping[str, str] = NO_RACKS,
     ) -> dict[int, str]:
         """Return new bookies by failed slot, for as many slots as there are bookies.
 
-        None of them is in ``ensemble`` now, not even in a failed slot.
+        None of them is in ``ensemble`` now, not even in a failed slot. ``racks`` are those of
+        bookies in the ensemble that are no candidates: read-only ones, and ones that are away.
         """
         ...
 
@@ -96,10 +101,13 @@ class _GreedyPlacement(ABC):
         failed_slots: Collection[int],
         exclude: Collection[str] = (),
         avoid: Collection[str] = (),
+        racks: Mapping[str, str] = NO_RACKS,
     ) -> dict[int, str]:
-        known = {candidate.bookie_id: candidate for candidate in candidates}
+        known = {one.bookie_id: one.rack for one in candidates}
         places: list[Candidate | None] = [
-            None if slot in failed_slots else known.get(bookie_id, Candidate(bookie_id))
+            None
+            if slot in failed_slots
+            else Candidate(bookie_id, known.get(bookie_id, racks.get(bookie_id, "")))
             for slot, bookie_id in enumerate(ensemble)
         ]
         slots = sorted(failed_slots)
