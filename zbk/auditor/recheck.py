@@ -9,7 +9,7 @@ asked directly whether it exists: an incomplete list could make the bookie deny 
 lost, and a recovery would then cut off acknowledged entries.
 
 A ledger of which the bookie got entries back may have been put aside as unrepairable before: it is
-handed out again.
+handed out again, also if the metadata store did not answer when the last ledger left limbo.
 
 The re-check talks to its bookie over a socket, as clients do, with one exception: it clears ledgers
 within the process (``zbk.actors.identity.losses``).
@@ -93,7 +93,7 @@ class LimboRecheck:
 
     def _run(self) -> None:
         pause_s = ROUND_PAUSE_S
-        while self._losses.reasons and not self._is_stopped.is_set():
+        while self._has_more and not self._is_stopped.is_set():
             try:
                 with self._connect() as connection:
                     pause_s = self._rounds(connection)
@@ -122,7 +122,7 @@ class LimboRecheck:
     def _rounds(self, connection: ClusterConnection) -> float:
         """Check the ledgers that are left, until none is; return the pause after an error."""
         pause_s = ROUND_PAUSE_S
-        while self._losses.reasons and not self._is_stopped.is_set():
+        while self._has_more and not self._is_stopped.is_set():
             listed = list(connection.ledgers.list())
             has_cleared = False
             for has_lost_fences in (True, False):
@@ -131,9 +131,14 @@ class LimboRecheck:
                 )
             self._log_count()
             pause_s = next_pause_s(pause_s, has_cleared=has_cleared)
-            if self._losses.reasons:
+            if self._has_more:
                 self._is_stopped.wait(pause_s)
         return pause_s
+
+    @property
+    def _has_more(self) -> bool:
+        """True while ledgers are in limbo, or could not be handed out after they left it."""
+        return bool(self._losses.reasons or self._to_hand_out)
 
     def _check_ledgers(
         self, connection: ClusterConnection, listed: Sequence[int], *, has_lost_fences: bool

@@ -13,8 +13,10 @@ from zbk.actors.identity.losses import Losses
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.recheck import LimboRecheck
 from zbk.durability.limbo import LossReason
+from zbk.errors import MetadataUnavailableError
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.disk.fail_stop import FailStop
@@ -54,6 +56,15 @@ class Recheck:
         """Run one round."""
         listed = list(self.ledgers.list())
         self.recheck._check_ledgers(self.connection, listed, has_lost_fences=True)
+
+    def put_aside(self, ledger_id: int) -> None:
+        """Mark a ledger unrepairable, as a worker does."""
+        tasks = self.connection.tasks
+        tasks.report(ledger_id, ["b-2", "b-3"], MissingReason.LOST)
+        assert tasks.lock(ledger_id, "worker")
+        found = tasks.read(ledger_id)
+        assert found is not None
+        assert tasks.mark_unrepairable(ledger_id, found[1], "b-1 may have had it")
 
     def in_limbo(self) -> list[int]:
         return [one for one in self.ids if self.limbo.limbo.is_miss_unknown(one, None)]
@@ -99,11 +110,7 @@ def test_a_ledger_that_leaves_limbo_is_handed_out_if_it_was_put_aside(world: Rec
     """It was put aside because of what this bookie did not know."""
     tasks = world.connection.tasks
     for ledger_id in world.ids[:2]:
-        tasks.report(ledger_id, ["b-2", "b-3"], MissingReason.LOST)
-        assert tasks.lock(ledger_id, "worker")
-        found = tasks.read(ledger_id)
-        assert found is not None
-        assert tasks.mark_unrepairable(ledger_id, found[1], "b-1 may have had it")
+        world.put_aside(ledger_id)
     world.ledgers.delete(world.ids[0])
 
     world.check()
@@ -111,3 +118,31 @@ def test_a_ledger_that_leaves_limbo_is_handed_out_if_it_was_put_aside(world: Rec
     assert world.ids[0] not in world.in_limbo()
     assert list(tasks.list()) == [world.ids[0]]
     assert list(tasks.list_unrepairable()) == [world.ids[1]]
+
+
+def test_a_ledger_is_handed_out_although_the_store_was_away_at_the_end(
+    world: Recheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is in limbo any more then, but the ledger is still put aside."""
+    world.put_aside(world.ids[-1])
+    for ledger_id in list(world.ledgers.list()):  # with those of other tests
+        world.ledgers.delete(ledger_id)
+    answer = UnderreplicationStore.list_unrepairable
+    errors = [MetadataUnavailableError(TREE, "its leader is being elected")]
+
+    def list_unrepairable(tasks: UnderreplicationStore) -> Iterator[int]:
+        if errors and not world.in_limbo():
+            raise errors.pop()
+        return answer(tasks)
+
+    monkeypatch.setattr(UnderreplicationStore, "list_unrepairable", list_unrepairable)
+    monkeypatch.setattr(world.recheck, "_connect", lambda: ClusterConnection(f"memory://{TREE}"))
+    monkeypatch.setattr(world.recheck._is_stopped, "wait", lambda _seconds: False)
+
+    world.recheck._run()
+
+    assert not world.in_limbo()
+    assert not errors
+    tasks = UnderreplicationStore(world.store)
+    assert world.ids[-1] in tasks.list()
+    assert world.ids[-1] not in tasks.list_unrepairable()
