@@ -5,9 +5,9 @@ best candidate, and the first one among equals. The policy defines the best:
 
     random        all are equal
     rack aware    a bookie of the rack with the fewest bookies in the ensemble; among those a rack
-                  that is not next to the slot, so that striped write sets spread, too. Racks are a
-                  preference, not a condition: if one rack is left, its bookies are chosen. Bookies
-                  without a label share one rack of their own.
+                  that is as far from the slot as possible, because the slots of a striped write set
+                  follow each other. Racks are a preference, not a condition: if one rack is left,
+                  its bookies are chosen. Bookies without a label share one rack of their own.
 
 Two words keep bookies out: *excluded* ones are never chosen; *avoided* ones only if there is no
 other, whatever their rack. ``FailureMemory`` returns the bookies to avoid: those that failed
@@ -125,17 +125,14 @@ class _GreedyPlacement(ABC):
         for slot in slots:
             if not free:
                 return
-            best = min(
-                free.values(),
-                key=lambda one: (one.bookie_id in avoid, *self._cost(one, slot, places)),
-            )
+            racks = {one.rack for one in free.values()}
+            costs = {rack: self._cost(rack, slot, places) for rack in racks}
+            best = min(free.values(), key=lambda one: (one.bookie_id in avoid, costs[one.rack]))
             places[slot] = free.pop(best.bookie_id)
 
     @abstractmethod
-    def _cost(
-        self, candidate: Candidate, slot: int, places: Sequence[Candidate | None]
-    ) -> tuple[int, ...]:
-        """Return the cost of a candidate for a slot; the lowest is chosen."""
+    def _cost(self, rack: str, slot: int, places: Sequence[Candidate | None]) -> tuple[int, ...]:
+        """Return the cost of the bookies of a rack for a slot; the lowest is chosen."""
 
 
 class RandomPlacement(_GreedyPlacement):
@@ -146,10 +143,8 @@ class RandomPlacement(_GreedyPlacement):
     ('b3', 'b2')
     """
 
-    def _cost(
-        self, candidate: Candidate, slot: int, places: Sequence[Candidate | None]
-    ) -> tuple[int, ...]:
-        del candidate, slot, places
+    def _cost(self, rack: str, slot: int, places: Sequence[Candidate | None]) -> tuple[int, ...]:
+        del rack, slot, places
         return ()
 
 
@@ -163,11 +158,13 @@ class RackAwarePlacement(_GreedyPlacement):
     {1: 'c'}
     """
 
-    def _cost(
-        self, candidate: Candidate, slot: int, places: Sequence[Candidate | None]
-    ) -> tuple[int, ...]:
-        neighbors = (places[slot - 1], places[(slot + 1) % len(places)])
-        return (_count(candidate.rack, places), _count(candidate.rack, neighbors))
+    def _cost(self, rack: str, slot: int, places: Sequence[Candidate | None]) -> tuple[int, ...]:
+        size = len(places)
+        near = (
+            _count(rack, (places[slot - distance], places[(slot + distance) % size]))
+            for distance in range(1, size // 2 + 1)
+        )
+        return (_count(rack, places), *near)
 
 
 POLICIES: Final[Mapping[str, PlacementPolicy]] = {

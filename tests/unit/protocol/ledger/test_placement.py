@@ -12,6 +12,7 @@ from zbk.protocol.ledger.placement import (
     RackAwarePlacement,
     RandomPlacement,
 )
+from zbk.protocol.ledger.quorum import Quorum
 
 RANDOM, RACKS = RandomPlacement(), RackAwarePlacement()
 POLICIES = pytest.mark.parametrize("policy", [RANDOM, RACKS], ids=["random", "rack"])
@@ -82,6 +83,38 @@ def test_bookies_of_one_rack_are_not_neighbours_in_a_striped_ensemble() -> None:
     ensemble = RACKS.new_ensemble(free, 4)
 
     assert all(racks[ensemble[slot]] != racks[ensemble[slot - 1]] for slot in range(4))
+
+
+@pytest.mark.parametrize(
+    ("ensemble_size", "write_size", "rack_count", "size"),
+    [(6, 2, 3, 2), (6, 3, 3, 2), (9, 3, 3, 5), (8, 4, 4, 2), (7, 3, 4, 4), (10, 3, 5, 2)],
+)
+@given(data=st.data())
+def test_the_write_sets_of_a_striped_ensemble_spread_over_racks(
+    ensemble_size: int, write_size: int, rack_count: int, size: int, data: st.DataObject
+) -> None:
+    """The loss of one rack takes one replica of each entry."""
+    free = [
+        Candidate(f"b{rack}.{n}", f"r{rack}") for rack in range(rack_count) for n in range(size)
+    ]
+    rack_of = {one.bookie_id: one.rack for one in free}
+
+    ensemble = RACKS.new_ensemble(data.draw(st.permutations(free)), ensemble_size)
+
+    for write_set in Quorum(ensemble_size, write_size, write_size).write_sets:
+        assert len({rack_of[ensemble[slot]] for slot in write_set}) == write_size
+
+
+@given(data=st.data(), failed=st.integers(0, 5))
+def test_a_replacement_keeps_the_write_sets_on_different_racks(
+    data: st.DataObject, failed: int
+) -> None:
+    ensemble = ("a1", "b1", "c1", "a2", "b2", "c2")
+    free = bookies("a1:a b1:b c1:c a2:a b2:b c2:c a3:a b3:b c3:c")
+
+    found = RACKS.replacements(data.draw(st.permutations(free)), ensemble, [failed])
+
+    assert found == {failed: f"{ensemble[failed][0]}3"}
 
 
 def test_a_replacement_stands_in_a_rack_that_the_others_do_not_stand_in() -> None:
