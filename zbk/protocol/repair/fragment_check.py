@@ -137,25 +137,27 @@ def holders(metadata: LedgerMetadata) -> list[str]:
 def badly_placed(metadata: LedgerMetadata, racks: Mapping[str, str]) -> list[int]:
     """Return the first entry ids of the fragments with two replicas of an entry on one rack.
 
-    ``racks`` are those of the registered bookies, by id. A fragment is left out if a rack is not
-    known, or if there are fewer racks than replicas: no other placement would be better.
+    ``racks`` are those of the registered bookies, by id; a replica on an unknown rack counts as
+    well placed. With fewer racks than replicas some have to share one, but each rack needs one.
     """
     rack_count = len(set(racks.values()) - {NO_RACK})
-    if rack_count < metadata.write_quorum_size:
-        return []
     return [
         fragment.first_entry_id
         for fragment in metadata.fragments
-        if _is_crowded(metadata, fragment, racks)
+        if _is_crowded(metadata, fragment, racks, rack_count)
     ]
 
 
-def _is_crowded(metadata: LedgerMetadata, fragment: Fragment, racks: Mapping[str, str]) -> bool:
+def _is_crowded(
+    metadata: LedgerMetadata, fragment: Fragment, racks: Mapping[str, str], rack_count: int
+) -> bool:
     known = [racks.get(bookie_id, NO_RACK) for bookie_id in fragment.bookies]
     quorum = metadata.quorum
+    needed_count = min(quorum.write_size, rack_count)
     for entry_id in range(quorum.ensemble_size):  # write sets repeat after that
         used = [known[slot] for slot in quorum.write_set(entry_id) if known[slot] != NO_RACK]
-        if len(set(used)) < len(used):
+        unknown_count = quorum.write_size - len(used)
+        if len(set(used)) + unknown_count < needed_count:
             return True
     return False
 

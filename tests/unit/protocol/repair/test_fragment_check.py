@@ -142,3 +142,11 @@ def test_replicas_of_an_entry_on_one_rack_are_counted_where_it_could_be_better()
     assert badly_placed(ledger(8, ("a", "c", "b", "d"), write_quorum_size=2), racks) == []
     assert badly_placed(two, {"a": "r1", "b": "r1"}) == [], "with one rack nobody does better"
     assert badly_placed(ledger(9, ("x", "y")), racks) == [], "nothing is known of these"
+
+
+def test_with_fewer_racks_than_replicas_each_rack_has_one() -> None:
+    racks = {"a": "r1", "b": "r1", "c": "r1", "d": "r2"}
+
+    assert badly_placed(ledger(7, ("a", "b", "c")), racks) == [0], "r1 has all of them"
+    assert badly_placed(ledger(7, ("a", "b", "d")), racks) == [], "no choice would be better"
+    assert badly_placed(ledger(7, ("a", "b", "away")), racks) == [], "it may be on the other one"
