@@ -1,8 +1,9 @@
 """The tasks that a worker takes next, in random order. Thread-safe.
 
 A listing leaves out locked tasks, and those of ledgers whose last attempt failed too recently
-(``zbk.protocol.repair.backoff``). While it finds none, the next listing waits for a pause, or for
-an announcement.
+(``zbk.protocol.repair.backoff``). It begins after the last ledger of a listing that was full, so
+that many tasks that fail do not keep others from their turn. While it finds none, the next listing
+waits for a pause, or for an announcement, and begins with the first task.
 """
 
 import random
@@ -41,6 +42,7 @@ class TaskQueue:
         self._lock = threading.Lock()  # guards the fields below
         self._backoff = backoff
         self._ledger_ids: list[int] = []
+        self._after = -1  # the ledger after which the next listing begins
         self._next_listing_ms = 0
         self._is_task_listed = True  # at the last listing
 
@@ -65,19 +67,22 @@ class TaskQueue:
                 return self._ledger_ids.pop()
             if now_ms < self._next_listing_ms:
                 return None
+            after = self._after
         locked = self._tasks.locked_ids()
-        listed = iter(self._tasks.list())
+        listed = iter(self._tasks.list(after))
         first_id = next(listed, None)
-        self._is_task_listed = first_id is not None
+        self._is_task_listed = after >= 0 or first_id is not None
         ids = (
             ledger_id
             for ledger_id in chain(() if first_id is None else (first_id,), listed)
             if ledger_id not in locked and self.is_due(ledger_id)
         )
         found = list(islice(ids, QUEUE_COUNT_MAX))
+        last_id = found[-1] if len(found) == QUEUE_COUNT_MAX else -1
         self._rng.shuffle(found)
         with self._lock:
             self._ledger_ids = found
+            self._after = last_id
             if found:
                 return found.pop()
             self._next_listing_ms = now_ms + int(POLL_S * 1000)
