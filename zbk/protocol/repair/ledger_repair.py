@@ -44,7 +44,7 @@ Decisions: the closed fragments come first; only the reported bookies are checke
 (``RepairAim.suspects``), so a bookie that is being restarted keeps its slots.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -186,7 +186,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             self._notes.give_up(bad, uncovered=f"it is not closed, and cannot be without {why}")
         elif view.metadata.digest_type is DigestType.MAC and not self._aim.has_password:
             self._notes.give_up(bad, blocked=WITHOUT_DIGEST)
-        elif (yield from self._choose_target(bad, self._aim.to_leave)) is not None:
+        elif (yield from self._choose_target(bad, {})) is not None:
             recovered = yield from self._change(bad, RecoverLedger(fragment))
             if recovered is not None:
                 if recovered.is_ours:
@@ -219,10 +219,9 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         if lost or (gone and not missing_spans(quorum, one.slot, (first, last), gone)):
             self._notes.give_up(one, lost=lost)
             return
-        refused: set[str] = set()
+        refused: dict[str, ZbkError] = {}
         while True:
-            exclude = self._aim.to_leave | refused
-            target = yield from self._choose_target(one, exclude, self._view.own_target(one))
+            target = yield from self._choose_target(one, refused, self._view.own_target(one))
             if target is None:
                 return
             if target == one.bookie_id:
@@ -236,7 +235,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             if copied.target_error is None:
                 yield from self._sound_spans(one, order, copied)
                 return
-            refused.add(target)
+            refused[target] = copied.target_error
             if len(refused) == self._limits.target_count_max:
                 self._notes.give_up(one, error=copied.target_error)
                 return
@@ -346,10 +345,11 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
     # ------------------------------------------------------------------ effects
 
     def _choose_target(
-        self, one: FragmentSlot, exclude: frozenset[str], own: str | None = None
+        self, one: FragmentSlot, refused: Mapping[str, ZbkError], own: str | None = None
     ) -> Steps[RepairEffect, str | None]:
         """Return a bookie for a slot, or else ``own``; ``None``: the slot is given up."""
         fragment = self._view.fragment(one)
+        exclude = self._aim.to_leave.union(refused)
         wanted = ChooseTarget(fragment.bookies, one.slot, exclude, self._view.needs)
         chosen: TargetChosen = yield wanted
         if chosen.is_skipped:
@@ -359,7 +359,8 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             return own
         if chosen.bookie_id is None:
             what = f"to take the place of {one.bookie_id} in ledger {self._aim.ledger_id}"
-            self._notes.give_up(one, error=NotEnoughBookiesError(1, 0, what))
+            errors = [NotEnoughBookiesError(1, 0, what), *refused.values()]
+            self._notes.give_up(one, error=errors[-1])
         assert chosen.bookie_id not in fragment.bookies, "a bookie has one slot"
         return chosen.bookie_id
 
