@@ -54,6 +54,10 @@ CHECK_COUNT: Final = 64
 CHECK_STEP_MS: Final = 5_000
 """The time after which a step of a check ends with the current ledger."""
 
+SILENT_MS: Final = 30_000
+"""The time for which a bookie that did not answer is not asked again after a step that took so
+long: its next time-out alone may last as long as a step."""
+
 LOG = EventLog("zbk.auditor")
 
 ItemT = TypeVar("ItemT")
@@ -72,7 +76,7 @@ class LedgerReads:
     def next(self, after: int, count: int) -> tuple[list[int], bool]:
         """Return the next ids after ``after``, and whether these are the last ones."""
         if after != self._last_id:
-            self._ids = (one for one in self._connection.ledgers.list() if one > after)
+            self._ids = self._connection.ledgers.list(after + 1)
         self._last_id = None  # if this fails
         found = list(islice(self._ids, count))
         self._last_id = found[-1] if found else None
@@ -117,6 +121,7 @@ class AuditSteps:
         self._scan_reads = LedgerReads(connection, pool)
         self._check_reads = LedgerReads(connection, pool)
         self._checker = LedgerChecker(connection.requests, lambda: term() is None)
+        self._ask_silent_at_ms = 0
 
     def look(self, look: int, term: int | None) -> BookiesSeen:
         """Read which bookies are registered, and check that ``term``, if given, covers the look.
@@ -168,8 +173,11 @@ class AuditSteps:
         return LedgersRead(tuple(ledgers), last_id, is_last, damaged_count)
 
     def _check(self, effect: CheckLedgers) -> LedgersChecked:
-        until_ms = monotonic_ms() + CHECK_STEP_MS
-        self._checker.begin_step()
+        begun_ms = monotonic_ms()
+        until_ms = begun_ms + CHECK_STEP_MS
+        is_asking_silent = begun_ms >= self._ask_silent_at_ms
+        if is_asking_silent:
+            self._checker.begin_step()
         reports: list[Report] = []
         ledger_count = undecided_count = flaw_count = 0
         ids, is_last = self._check_reads.next(effect.after, CHECK_COUNT)
@@ -187,6 +195,9 @@ class AuditSteps:
             if monotonic_ms() >= until_ms and index + 1 < len(ledgers):
                 last_id, is_last = ledger.ledger_id, False
                 break
+        now_ms = monotonic_ms()
+        if is_asking_silent and now_ms >= until_ms:
+            self._ask_silent_at_ms = now_ms + SILENT_MS
         return LedgersChecked(
             reports=tuple(reports),
             last_ledger_id=last_id,

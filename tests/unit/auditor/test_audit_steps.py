@@ -5,21 +5,65 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import pytest
 
+from tests.support.audit_ledgers import ledger
+from tests.support.fake_holders import FakeHolders
 from tests.support.hooked_store import HookedStore
 from tests.support.memory_store import MemoryTree
-from zbk.auditor.audit_steps import AuditSteps
+from zbk.auditor import audit_steps
+from zbk.auditor.audit_steps import SILENT_MS, AuditSteps
 from zbk.auditor.cluster_connection import ClusterConnection
-from zbk.errors import MetadataConflictError
+from zbk.config import ClientConfig
+from zbk.errors import MetadataConflictError, RequestTimeoutError
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
-from zbk.protocol.repair.audit_events import Bookies, BookiesSeen, JobAnswered, Publish, Report
+from zbk.protocol.repair.audit_events import (
+    Bookies,
+    BookiesSeen,
+    CheckKind,
+    CheckLedgers,
+    JobAnswered,
+    LedgersChecked,
+    Publish,
+    Report,
+)
 from zbk.protocol.repair.underreplicated import MissingReason
+from zbk.transport.events import Sink
+from zbk.wire.messages import Message
 
 TERM = 7
 JOB = 3
+TIMEOUT_MS = ClientConfig().request_timeout_ms
+LEDGER = msgspec.structs.replace(ledger(7, ("a", "b", "c")), ledger_key=b"k" * 16)
+
+
+class SlowBookies(FakeHolders):
+    """Each holds what it should of any ledger; an error comes after a time-out."""
+
+    def __init__(self, auditor: "Auditor") -> None:
+        super().__init__(LEDGER)
+        self._auditor = auditor
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: Sink,
+        key: object,
+        *,
+        wait_ms: int = 0,
+        needs_own_try: bool = False,
+    ) -> None:
+        """Answer at once, or with an error when the time is over."""
+        if bookie_id in self.errors:
+            self._auditor.now_ms += TIMEOUT_MS
+        super().send(
+            bookie_id, request, frames, box, key, wait_ms=wait_ms, needs_own_try=needs_own_try
+        )
 
 
 class Auditor:
@@ -30,8 +74,15 @@ class Auditor:
         self.store = HookedStore(MemoryTree("steps"))
         initialise(self.store)
         self.tasks = UnderreplicationStore(self.store)
+        self.now_ms = 0
+        self.bookies = SlowBookies(self)
+        self.ledgers = LedgerStore(self.store)
         connection = SimpleNamespace(
-            store=self.store, ledgers=LedgerStore(self.store), tasks=self.tasks, requests=None
+            store=self.store,
+            ledgers=self.ledgers,
+            tasks=self.tasks,
+            requests=self.bookies,
+            directory=SimpleNamespace(registrations=list),
         )
         self._pool = ThreadPoolExecutor(1)  # one report after another
         self.steps = AuditSteps(
@@ -43,6 +94,17 @@ class Auditor:
             self.term = next_term
 
         return end
+
+    def check_all(self) -> LedgersChecked:
+        """Check the holdings of all ledgers, step by step; return the answer of the last step."""
+        after = -1
+        while True:
+            effect = CheckLedgers(JOB, CheckKind.REPLICAS, after, frozenset())
+            checked = self.steps.take(effect).value
+            assert isinstance(checked, LedgersChecked)
+            if checked.is_last:
+                return checked
+            after = checked.last_ledger_id
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -101,3 +163,38 @@ def test_a_look_at_the_bookies_counts_only_if_one_term_covers_it(auditor: Audito
     assert auditor.steps.look(1, TERM) == failed, "the term ended meanwhile"
     assert auditor.steps.look(1, TERM) == failed, "it ended before"
     assert auditor.steps.look(1, None) == seen, "one without a term"
+
+
+def test_a_bookie_that_hangs_costs_no_timeout_for_each_ledger(
+    auditor: Auditor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One time-out is as long as a step may be."""
+    monkeypatch.setattr(audit_steps, "monotonic_ms", lambda: auditor.now_ms)
+    for _ in range(20):
+        auditor.ledgers.create(lambda number: msgspec.structs.replace(LEDGER, ledger_id=number))
+    auditor.bookies.errors["a"] = RequestTimeoutError("a request", 5)
+
+    checked = auditor.check_all()
+
+    assert auditor.bookies.asked.count("a") == 1
+    assert checked.undecided_count == checked.ledger_count == 19, "the others are in this step"
+    auditor.now_ms += SILENT_MS
+    auditor.check_all()
+    assert auditor.bookies.asked.count("a") == 2, "it may answer again"
+
+
+def test_a_step_reads_no_names_of_ledgers_before_it(auditor: Auditor) -> None:
+    for _ in range(3):
+        auditor.ledgers.create(lambda number: msgspec.structs.replace(LEDGER, ledger_id=number))
+    first_ids: list[int] = []
+    names = auditor.ledgers.list
+
+    def list_from(first_id: int = 0) -> Iterator[int]:
+        first_ids.append(first_id)
+        return names(first_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auditor.ledgers, "list", list_from)
+        auditor.steps.take(CheckLedgers(JOB, CheckKind.REPLICAS, 1, frozenset()))
+
+    assert first_ids == [2]
