@@ -233,7 +233,10 @@ class Auditor:
     def _begin_scan(self, now_ms: int) -> list[Effect]:
         if self._scan is not None or not self._is_enabled or not self._is_scan_due(now_ms):
             return []
-        kind = CheckKind.BOOKIES if self._is_scan_wanted else None
+        kind = None
+        if self._is_scan_wanted:
+            kind = CheckKind.BOOKIES
+            self._bookies.forget_reported()  # of a scan that ended since it was requested
         self._scan = self._new_job(kind, self._bookies.ready(now_ms, self._delay()))
         self._is_scan_wanted = self._is_delay_waived = False
         return [JobBegun(kind, _sorted(self._scan.lost)), *self._look_at_ledgers(self._scan)]
