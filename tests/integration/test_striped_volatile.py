@@ -137,13 +137,12 @@ class PrefersOne(RandomPlacement):
         exclude: Collection[str] = (),
         avoid: Collection[str] = (),
     ) -> tuple[str, ...]:
-        self.ensembles.append(super().new_ensemble(candidates, ensemble_size, exclude, avoid))
-        return self.ensembles[-1]
-
-    def _cost(
-        self, candidate: Candidate, _slot: int, _places: Sequence[Candidate | None]
-    ) -> tuple[int, ...]:
-        return (int(candidate.bookie_id != self._bookie_id),)
+        chosen = super().new_ensemble(candidates, ensemble_size, exclude, avoid)
+        free = {one.bookie_id for one in candidates}.difference(exclude, avoid, chosen)
+        if self._bookie_id in free:
+            chosen = (self._bookie_id, *chosen[1:])
+        self.ensembles.append(chosen)
+        return chosen
 
 
 def test_a_bookie_of_an_earlier_release_is_replaced_or_named(
