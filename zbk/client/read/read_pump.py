@@ -8,13 +8,14 @@ from zbk.client.cluster.requests import ReplyBox
 from zbk.client.read.read_ahead import ReadAhead
 from zbk.errors import MetadataUnavailableError, RequestTimeoutError
 from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import left_s, rounded_s, within
 
 
 class ReadPump(Iterator[ReadBatch]):
-    """One pass over the entries ``first .. last`` of a ledger, in batches, in order.
+    """One pass over the entries of a ``span`` of a ledger, in batches, in order.
 
     ``refresh`` reads the metadata again. ``learn`` receives the highest LAC so far with each batch.
     ``timeout_s`` limits each wait. After a time-out the pass continues where it was, with the
@@ -27,8 +28,7 @@ class ReadPump(Iterator[ReadBatch]):
         metadata: LedgerMetadata,
         refresh: Callable[[], LedgerMetadata],
         learn: Callable[[int], None],
-        first: int,
-        last: int,
+        span: Span,
         *,
         bookie_id: str | None,
         timeout_s: float,
@@ -40,7 +40,7 @@ class ReadPump(Iterator[ReadBatch]):
         self._timeout_s = timeout_s
         self._check_usable = check_usable
         self._box = ReplyBox()
-        self._ahead = ReadAhead(context, metadata, self._box, first, last, bookie_id=bookie_id)
+        self._ahead = ReadAhead(context, metadata, self._box, *span, bookie_id=bookie_id)
 
     def __next__(self) -> ReadBatch:
         """Return the next batch; wait for it.

@@ -96,7 +96,13 @@ def read(
     config = ClientConfig(speculative_read_ms=speculative_ms, read_size_max=read_size_max)
     context = LedgerContext(LedgerRequests.of(metadata, b"k" * 16), requests, DIGEST, config)
     pump = ReadPump(
-        context, metadata, refresh, learn_nothing, 0, last, bookie_id=bookie_id, timeout_s=timeout_s
+        context,
+        metadata,
+        refresh,
+        learn_nothing,
+        (0, last),
+        bookie_id=bookie_id,
+        timeout_s=timeout_s,
     )
     return [payload for batch in pump for payload in batch]
 
@@ -268,7 +274,7 @@ def test_the_lac_rises_with_what_is_read(
         ClientConfig(),
     )
     lacs: list[int] = []
-    pump = ReadPump(context, metadata, never, lacs.append, 0, 5, bookie_id=None, timeout_s=5.0)
+    pump = ReadPump(context, metadata, never, lacs.append, (0, 5), bookie_id=None, timeout_s=5.0)
 
     assert [len(batch) for batch in pump] == [6]
 
@@ -280,7 +286,7 @@ def test_after_a_time_out_a_read_goes_on_with_what_came_meanwhile() -> None:
     requests.silent = set(requests.held)
     config = ClientConfig(speculative_read_ms=0)
     context = LedgerContext(LedgerRequests.of(OPEN, b"k" * 16), requests, DIGEST, config)
-    pump = ReadPump(context, OPEN, never, learn_nothing, 0, 0, bookie_id=None, timeout_s=60.0)
+    pump = ReadPump(context, OPEN, never, learn_nothing, (0, 0), bookie_id=None, timeout_s=60.0)
 
     for _ in range(2):
         with within(0.02), pytest.raises(RequestTimeoutError, match="read of ledger 7"):
@@ -297,7 +303,7 @@ def test_after_a_time_out_the_entries_of_a_read_go_on() -> None:
     config = ClientConfig(speculative_read_ms=0)
     context = LedgerContext(LedgerRequests.of(OPEN, b"k" * 16), requests, DIGEST, config)
     entries = BatchedEntries(
-        ReadPump(context, OPEN, never, learn_nothing, 0, 1, bookie_id=None, timeout_s=60.0)
+        ReadPump(context, OPEN, never, learn_nothing, (0, 1), bookie_id=None, timeout_s=60.0)
     )
 
     for _ in range(2):
@@ -348,7 +354,7 @@ def test_a_reader_keeps_little_of_entries_that_are_larger_than_those_before() ->
     context = LedgerContext(LedgerRequests.of(OPEN, b"k" * 16), requests, DIGEST, config)
     closed = OPEN.with_closed(len(sizes) - 1, 0)
     pump = ReadPump(
-        context, closed, never, learn_nothing, 0, len(sizes) - 1, bookie_id=None, timeout_s=5.0
+        context, closed, never, learn_nothing, (0, len(sizes) - 1), bookie_id=None, timeout_s=5.0
     )
     found: list[int] = []
     kept_size_max = taken_size = 0
