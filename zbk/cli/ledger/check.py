@@ -140,16 +140,12 @@ def _row(one: "RepairTask", output: Format) -> dict[str, Any]:
 def _counts(store: "MetadataStore", tasks: "UnderreplicationStore") -> Iterator[dict[str, Any]]:
     import threading
 
-    from zbk.metadata.records.election import read_auditor
     from zbk.system.clock import wall_ms
 
-    pause, is_noted = threading.Event(), False
+    pause = threading.Event()
     while True:
         lost = _lost_bookies(store)
         is_more_to_come = tasks.is_enabled() and _is_auditor_behind(store, lost)
-        if is_more_to_come and not is_noted and read_auditor(store) is None:
-            note("zbk: no process audits: if this lasts, start `zbk autorecovery run`")
-            is_noted = True
         ids = set(tasks.list())
         working_count = len(ids & tasks.locked_ids())
         yield {
@@ -177,11 +173,9 @@ def _is_auditor_behind(store: "MetadataStore", lost: set[str]) -> bool:
     from zbk.metadata.records.auditor_notes import AuditorNotes
     from zbk.metadata.records.election import read_auditor
 
-    if not lost:
-        return False
     vote = read_auditor(store)
-    if vote is None:  # it may have been lost with a bookie; another one counts the ledgers
-        return True
+    if vote is None or not lost:
+        return False
     told = AuditorNotes(store).status()
     if told is None or told.candidate_id != vote.candidate_id:
         return True
