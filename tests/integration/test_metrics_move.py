@@ -1,5 +1,6 @@
 """Each metric of a bookie moves when its cause happens, in real processes."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +37,6 @@ BY_LOAD = {
     "zbk_index_memory_bytes",
     "zbk_checkpoints_total",
     "zbk_checkpoint_seconds",
-    "zbk_checkpoint_age_seconds",
     "zbk_gc_rounds_total",
     "zbk_scrub_passes_total",
     "zbk_scrub_read_bytes",
@@ -52,6 +52,7 @@ BY_VOLATILE_LEDGERS = {
     "zbk_index_dirty_bytes",
 }
 BY_BYPASS_LEDGERS = {"zbk_entry_log_unsynced_bytes", "zbk_entry_log_unsynced_age_seconds"}
+BY_UNCOVERED_WRITES = {"zbk_checkpoint_age_seconds"}
 BY_DELETIONS = {
     "zbk_gc_ledgers_total",
     "zbk_gc_logs_total",
@@ -108,7 +109,7 @@ QUICK: dict[str, int | str] = {
 
 def test_each_metric_of_a_bookie_has_a_test_that_moves_it() -> None:
     moved = BY_LOAD | BY_CONNECTIONS | BY_VOLATILE_LEDGERS | BY_DELETIONS | BY_REFUSALS
-    moved |= BY_BYPASS_LEDGERS
+    moved |= BY_BYPASS_LEDGERS | BY_UNCOVERED_WRITES
     moved |= BY_A_FULL_DISK | BY_AN_UNCLEAN_STOP | BY_DAMAGE | BY_A_START | ELSEWHERE.keys()
     assert moved == {metric.name for metric in metrics_of("bookie")}
 
@@ -176,6 +177,21 @@ def test_appends_and_reads_move_the_metrics_of_load(client: zbk.Client) -> None:
         write_twenty(client, ledger_type)
     wait_moved(url, before, BY_LOAD)
     assert Scrape(url).value("zbk_bookie_read_entries_total") >= 40
+
+
+def test_the_age_of_the_last_checkpoint_grows_while_entries_come(client: zbk.Client) -> None:
+    """It is reset by each checkpoint, and while one would have nothing to write."""
+    url = url_of(client)
+    (name,) = BY_UNCOVERED_WRITES
+    ages = [math.inf]
+    with client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1) as ledger:
+
+        def has_grown() -> bool:
+            ledger.append(b"x")
+            ages.append(Scrape(url).total(name))
+            return ages[-1] > min(ages)
+
+        wait_until(has_grown)
 
 
 def write_twenty(client: zbk.Client, ledger_type: zbk.LedgerType) -> None:
