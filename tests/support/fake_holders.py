@@ -42,6 +42,10 @@ class FakeHolders(Requests):
         self.range_count_max = 1_000
         self.asked: list[str] = []
 
+    def note_asked(self, bookie_id: str) -> None:
+        """Record that a bookie was asked."""
+        self.asked.append(bookie_id)
+
     def send(
         self,
         bookie_id: str,
@@ -55,7 +59,7 @@ class FakeHolders(Requests):
     ) -> None:
         """Answer at once."""
         del wait_ms, needs_own_try
-        self.asked.append(bookie_id)
+        self.note_asked(bookie_id)
         outcome: LedgerInfo | ReadAnswer | ZbkError
         body: tuple[bytes, ...] = ()
         if bookie_id in self.errors:

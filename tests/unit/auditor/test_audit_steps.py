@@ -31,8 +31,6 @@ from zbk.protocol.repair.audit_events import (
     Report,
 )
 from zbk.protocol.repair.underreplicated import MissingReason
-from zbk.transport.events import Sink
-from zbk.wire.messages import Message
 
 TERM = 7
 JOB = 3
@@ -47,23 +45,10 @@ class SlowBookies(FakeHolders):
         super().__init__(LEDGER)
         self._auditor = auditor
 
-    def send(
-        self,
-        bookie_id: str,
-        request: Message,
-        frames: tuple[bytes, ...],
-        box: Sink,
-        key: object,
-        *,
-        wait_ms: int = 0,
-        needs_own_try: bool = False,
-    ) -> None:
-        """Answer at once, or with an error when the time is over."""
+    def note_asked(self, bookie_id: str) -> None:
+        super().note_asked(bookie_id)
         if bookie_id in self.errors:
             self._auditor.now_ms += TIMEOUT_MS
-        super().send(
-            bookie_id, request, frames, box, key, wait_ms=wait_ms, needs_own_try=needs_own_try
-        )
 
 
 class Auditor:

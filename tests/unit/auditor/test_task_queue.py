@@ -41,7 +41,7 @@ class Queue:
         )
 
     def fail(self, count: int) -> list[int]:
-        """Take tasks, and postpone each; return them."""
+        """Return the next tasks, each of them postponed."""
         taken = []
         for _turn in range(count):
             ledger_id = self.queue.pop()
