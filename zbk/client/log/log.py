@@ -31,6 +31,7 @@ from zbk.protocol.log.position import LogEntry, LogPosition, LogRange
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.event_log import EventLog
 from zbk.system.handle import WritingHandle
+from zbk.system.interrupts import interrupted_later
 
 ResultT = TypeVar("ResultT")
 
@@ -239,7 +240,8 @@ class Log(WritingHandle):
             NotDurableError: acknowledged entries of a VD ledger are not durable yet.
             MetadataUnavailableError: the metadata store does not answer.
         """
-        self._closed.set()
+        with interrupted_later():  # an interrupt inside would leave the lock of the event held
+            self._closed.set()
         self._gate.close(LogClosedError(self.name))
         try:
             self._driver.close()

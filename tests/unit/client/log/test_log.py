@@ -1,5 +1,6 @@
 """Log, its driver and its gate: on a list in memory, and ledgers that know fencing."""
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -9,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.fake_log_ledgers import FakeLedgers
+from tests.support.interrupts import raising_handlers
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
 from zbk.client.log.driver import LedgerClient
@@ -428,6 +430,31 @@ def test_close_closes_the_current_ledger_and_refuses_appends(cluster: Cluster) -
     for call in (lambda: log.append(b"b"), log.roll, log.sync, log.read):
         with pytest.raises(LogClosedError):
             cast("Callable[[], Any]", call)()
+
+
+class InterruptedCondition(threading.Condition):
+    """One interrupt arrives as soon as its lock is acquired."""
+
+    is_interrupted = False
+
+    def __enter__(self) -> bool:
+        is_acquired = super().__enter__()
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            signal.raise_signal(signal.SIGINT)
+        return is_acquired
+
+
+def test_a_close_that_was_interrupted_is_repeated(cluster: Cluster) -> None:
+    log = cluster.log()
+    log.append(b"a")
+    log._closed._cond = InterruptedCondition(threading.Lock())  # type: ignore[attr-defined]
+    with raising_handlers(), pytest.raises(KeyboardInterrupt):
+        log.close()
+
+    log.close()
+
+    assert cluster.ledgers.closed == {0}
 
 
 def test_a_close_that_failed_is_tried_again(cluster: Cluster) -> None:
