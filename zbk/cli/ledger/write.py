@@ -29,6 +29,7 @@ from zbk.protocol.entry.words import LEDGER_ID_MAX
 if TYPE_CHECKING:
     from zbk.client.write.ledger_writer import LedgerWriter
     from zbk.cluster.load import Loaded
+    from zbk.protocol.ledger.metadata import LedgerMetadata
 
 FAILED_CLOSE_S: Final = 10.0
 """Time that the close after a failed or interrupted load waits for bookies."""
@@ -201,13 +202,16 @@ def delete(
     """Delete a ledger for good.
 
     Its metadata are deleted at once, its entries when the bookies next collect garbage.
+
+    Before it asks, it warns of a ledger of a log or of a data set, whose readers need it.
     """
     check_can_ask(yes=yes)
     with session.open_client(metadata) as client:
         if not yes:
             found = client.get_ledger_metadata(ledger_id)
             end = "open" if found.last_entry_id is None else f"{found.last_entry_id + 1} entries"
-            if not is_confirmed(f"Delete ledger {ledger_id} ({end})?", yes=yes):
+            question = f"Delete ledger {ledger_id} ({end})?"
+            if not is_confirmed(question, yes=yes, warning=_warning(found)):
                 return
         with audited("delete", "zbk ledger delete", ledger_id=ledger_id):
             client.delete_ledger(ledger_id)
@@ -215,6 +219,24 @@ def delete(
 
 
 # ------------------------------------------------------------------ private
+
+
+def _warning(found: "LedgerMetadata") -> str:
+    """Return who needs a ledger that is to be deleted; empty if its metadata name nothing."""
+    from zbk.client.calls.logs import LOG_KEY
+    from zbk.client.dataset.ledgers import NAME_TAG
+
+    for key, kind, advice in (
+        (LOG_KEY, "log", "`zbk log truncate` deletes the oldest ledgers of a log"),
+        (NAME_TAG, "data set", "`zbk dataset gc` deletes the ledgers that no version needs"),
+    ):
+        if name := found.custom_metadata.get(key):
+            owner = f"{kind} {name.decode(errors='replace')}"
+            return (
+                f"ledger {found.ledger_id} was written for {owner}, whose readers may fail "
+                f"without it; {advice}"
+            )
+    return ""
 
 
 def _split(arguments: tuple[str, ...]) -> tuple[int | None, str]:

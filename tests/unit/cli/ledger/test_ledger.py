@@ -507,6 +507,36 @@ def test_delete_without_a_terminal_needs_yes(run: Run, client: FakeClient) -> No
     assert client.metadata == {}
 
 
+@pytest.mark.parametrize(
+    ("tags", "warning"),
+    [
+        ({"zbk.log": b"orders"}, "ledger 0 was written for log orders"),
+        ({"zbk.dataset.name": b"events"}, "ledger 0 was written for data set events"),
+        ({"job": b"nightly"}, ""),
+    ],
+    ids=["log", "data set", "neither"],
+)
+def test_delete_warns_of_a_ledger_that_others_need_before_it_asks(
+    run: Run,
+    client: FakeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    tags: dict[str, bytes],
+    warning: str,
+) -> None:
+    client.add_ledger([b"a"], custom_metadata=tags)
+    monkeypatch.setattr("zbk.cli.confirmation.is_terminal", lambda _stream: True)
+    monkeypatch.setattr("zbk.cli.ledger.write.check_can_ask", lambda **_options: None)
+
+    declined = run("ledger", "delete", "0", stdin=b"n\n")
+
+    assert declined.exit_code == 0
+    assert declined.stderr.partition("Delete ledger 0 (1 entries)?")[0].startswith(
+        f"zbk: {warning}" if warning else ""
+    )
+    assert ("was written for" in declined.stderr) == bool(warning)
+    assert client.metadata
+
+
 def test_the_password_comes_from_a_file_or_the_environment(
     run: Run, client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
