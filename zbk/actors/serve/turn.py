@@ -309,7 +309,7 @@ class Turn:
 
     def _refuse_add(self, one: Admitted, failure: NoSpaceError | None) -> None:
         one.slot.is_adding = False
-        with suppress(OutOfDescriptorsError):  # the old id stays: adds that follow are looked up
+        with suppress(OutOfDescriptorsError, CorruptRecordError):  # adds that follow are looked up
             one.slot.last_entry_id = one.slot.stored.index.last_entry_id
         is_busy = isinstance(failure, OutOfDescriptorsError)
         self.refuse(one.inbound, failure if failure and is_busy else self._space.refusal())

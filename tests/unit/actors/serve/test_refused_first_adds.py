@@ -21,7 +21,13 @@ from tests.support.killed_bookie import (
 )
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import LEDGER_ID, World, add, batch, held, write_lac
-from zbk.errors import BookieReadOnlyError, BusyError, OutOfDescriptorsError
+from zbk.errors import (
+    BookieReadOnlyError,
+    BusyError,
+    CorruptRecordError,
+    OutOfDescriptorsError,
+)
+from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
@@ -84,6 +90,34 @@ def test_a_ledger_whose_first_add_was_refused_shows_no_loss_to_a_start(
     assert in_doubt(world) == set()
     add_some(world, 3, 1)
     assert isinstance(world.answers[-1], AddAnswer)
+
+
+def test_the_refusal_of_an_add_reads_a_header_that_is_damaged_by_then(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has left the memory since the add was prepared. No entry is lost, so nothing stops."""
+    world = bookie(disk)
+    add_some(world, 0, 3)
+    logs = world.storage.directories[0].logs
+    note = logs.on_made
+
+    def fail(_index: IndexHandle) -> int:
+        raise CorruptRecordError("/b/ledgers/0.idx", 0, "its checksum is wrong")
+
+    def refuse(_log_id: int, _ledger_id: int) -> None:
+        logs.on_made = note
+        monkeypatch.setattr(IndexHandle, "last_entry_id", property(fail))
+        raise OutOfDescriptorsError(LOGS, "open", "24")
+
+    logs.on_made = refuse
+    add_large(world, 0, YOUNG)
+    monkeypatch.undo()
+    assert world.last_error() is BusyError
+
+    add_some(world, 0, 2, ledger_id=YOUNG)
+
+    assert isinstance(world.answers[-1], AddAnswer)
+    assert held(killed(disk, []).storage, YOUNG, payload) == [(0, 1)]
 
 
 def test_the_key_follows_the_first_entry_that_is_stored(disk: SimulatedDisk) -> None:
