@@ -19,6 +19,7 @@ _TABLES = frozenset(
         "zbk/admin/operations.py",
         "zbk/config/__init__.py",
         "zbk/errors.py",
+        "zbk/metrics/table.py",
         "zbk/wire/messages.py",
     }
 )
