@@ -21,16 +21,17 @@ Source: the seed, section Adding entries; BookKeeper's ``BookieImpl.addEntryInte
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from zbk.actors.serve.admitted import Admitted
-from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, synced_until
+from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, has_cursor, look_count
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.turn import Turn
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.level import level_of
-from zbk.durability.synced_run import runs_of
+from zbk.durability.synced_run import SyncedRun, runs_of
 from zbk.errors import (
     EntryTooLargeError,
     LedgerFencedError,
@@ -44,10 +45,14 @@ from zbk.protocol.entry.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wir
 from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import leaves_room_for_fences
+from zbk.storage.index.due_entries import due_until
 from zbk.storage.journal.record import EntriesRecord
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import Add, AddAnswer, GetLedgerInfo, Request, Sync, WriteLac
+
+CURSOR_LOOK_COUNT_MAX: Final = 1_000_000
+"""Ids that one add or sync looks at for the cursor of another stripe."""
 
 
 class AddRequests:
@@ -163,12 +168,26 @@ class AddRequests:
     def _follow(self, slot: LedgerSlot, stripe: Stripe | None) -> None:
         """Begin a cursor for a stripe, unless there is none, or the ledger has that one.
 
-        If all of the ledger is on stable storage, the cursor begins with what is here.
+        If all of the ledger is on stable storage, the cursor begins with what is here. A request
+        looks at ``CURSOR_LOOK_COUNT_MAX`` ids; the next ones go on.
         """
-        if stripe is None or slot.ledger.stripe == stripe:
+        ledger = slot.ledger
+        if stripe is None or not has_cursor(slot):
             return
-        is_durable = self._turn.is_durable(slot)
-        slot.ledger.follow(stripe, synced_until(slot, stripe, is_durable=is_durable))
+        is_new = ledger.stripe != stripe
+        if not (is_new or slot.is_look_cut):
+            return
+        from_id = until = ledger.last_add_synced_of(stripe)
+        is_cut = not is_new
+        if self._turn.is_durable(slot):
+            end_id = from_id + look_count(stripe, CURSOR_LOOK_COUNT_MAX)
+            until = due_until(slot.stored.index, stripe, from_id, end_id)
+            is_cut = stripe.reach(until) >= end_id and slot.last_entry_id > end_id
+        slot.is_look_cut = is_cut
+        if is_new:
+            ledger.follow(stripe, until)
+        elif until > from_id:
+            ledger.synced(SyncedRun(from_id + 1, until, stripe))
 
     def _check_limbo(self, request: Add) -> None:
         """Refuse an add to a ledger that may have been fenced here.

@@ -38,6 +38,9 @@ from zbk.wire.messages import Read, ReadLac
 LOG = EventLog(__name__)
 
 LEDGER_COUNT_MAX: Final = 50_000
+NARROW_STRIPE_SIZE: Final = 32
+"""Entries of a round in a slot, up to which so many ids are looked at for a stripe; of wider
+stripes fewer, as each residue is looked at by itself."""
 
 
 class LedgerSlot:
@@ -46,6 +49,7 @@ class LedgerSlot:
     __slots__ = (
         "is_adding",
         "is_log_unsynced",
+        "is_look_cut",
         "is_recovered",
         "is_stored",
         "journal_no",
@@ -75,6 +79,7 @@ class LedgerSlot:
         self.is_stored = is_stored  # storage has its key and type
         self.is_adding = False  # this turn stores entries of it that no journal has
         self.is_log_unsynced = False  # an entry log has entries of it that nothing else has
+        self.is_look_cut = False  # its cursor may count more than was looked at
         self.journal_no = journal_no  # that its records go to
         self.key_record: LedgerKeyRecord | None = None  # to journal before anything else of it
         self.ticket = 0  # of that journal, the last one with anything of this ledger in it
@@ -272,15 +277,29 @@ def _durable_until(stored: StoredLedger, info: LedgerInfo) -> int:
     return stored.index.contiguous_until(info.last_add_synced)
 
 
-def synced_until(
-    slot: LedgerSlot, stripe: Stripe, *, is_durable: bool, count_max: int | None = None
-) -> int:
+def has_cursor(slot: LedgerSlot) -> bool:
+    """Return whether a ledger has a sync cursor: its type is known, and is not PD."""
+    kind = slot.ledger.ledger_type
+    return kind is not None and level_of(kind).has_sync_cursor
+
+
+def synced_until(slot: LedgerSlot, stripe: Stripe, *, is_durable: bool, narrow_count: int) -> int:
     """Return the entry up to which all that is due at a stripe is on stable storage here.
 
     Or the LAC. The cursor says it if it counts this stripe. If all of the ledger ``is_durable``,
-    the index says it, of ``count_max`` ids after the LAC.
+    the index says it, of ``look_count`` ids after the LAC.
     """
     ledger = slot.ledger
     if ledger.stripe == stripe:
         return ledger.last_add_synced
-    return due_until(slot.stored.index, stripe, ledger.lac, count_max) if is_durable else ledger.lac
+    end_id = ledger.lac + look_count(stripe, narrow_count)
+    return due_until(slot.stored.index, stripe, ledger.lac, end_id) if is_durable else ledger.lac
+
+
+def look_count(stripe: Stripe, narrow_count: int) -> int:
+    """Return how many ids one request looks at: ``narrow_count``, or fewer if the stripe is wide.
+
+    >>> look_count(Stripe(5, 4, 3), 1_000), look_count(Stripe(66, 64, 63), 1_000)
+    (1000, 500)
+    """
+    return narrow_count * NARROW_STRIPE_SIZE // max(NARROW_STRIPE_SIZE, stripe.write_size)

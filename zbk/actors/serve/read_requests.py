@@ -24,12 +24,11 @@ from typing import Final
 import msgspec
 
 from zbk.actors.serve.add_requests import stripe_of
-from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, synced_until
+from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, has_cursor, synced_until
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.turn import Turn
 from zbk.actors.serve.watch_requests import WatchRequests
-from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, MalformedMessageError, NoSuchEntryError, ZbkError
 from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.bookie_storage import BookieStorage
@@ -41,9 +40,6 @@ from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Read, ReadLac
 READ_COUNT_MAX: Final = 65_536
 LEDGER_INFO_RANGE_COUNT_MAX: Final = 1_000
 LEDGER_INFO_ENTRY_COUNT_MAX: Final = 1_000_000
-NARROW_STRIPE_SIZE: Final = 32
-"""Entries of a round in a slot, up to which so many ids are looked at for a stripe; of wider
-stripes fewer, as each residue is looked at by itself."""
 
 
 class ReadRequests:
@@ -168,14 +164,11 @@ class ReadRequests:
             self._turn.answer_when_durable(slot, inbound, answer)
 
     def _synced_until(self, slot: LedgerSlot, stripe: Stripe | None) -> int:
-        ledger_type = slot.ledger.ledger_type
-        if stripe is None or ledger_type is None or not level_of(ledger_type).has_sync_cursor:
+        if stripe is None or not has_cursor(slot):
             return slot.ledger.last_add_synced
-        width = max(NARROW_STRIPE_SIZE, stripe.write_size)
-        count_max = LEDGER_INFO_ENTRY_COUNT_MAX * NARROW_STRIPE_SIZE // width
-        return synced_until(
-            slot, stripe, is_durable=self._turn.is_durable(slot), count_max=count_max
-        )
+        is_durable = self._turn.is_durable(slot)
+        count = LEDGER_INFO_ENTRY_COUNT_MAX
+        return synced_until(slot, stripe, is_durable=is_durable, narrow_count=count)
 
     # -------------------------------------------------------------- the fence
 

@@ -11,17 +11,15 @@ SPAN_COUNT: Final = 4_096
 """Ids whose locations are looked at together."""
 
 
-def due_until(
-    index: IndexHandle, stripe: Stripe, from_id: int, count_max: int | None = None
-) -> int:
+def due_until(index: IndexHandle, stripe: Stripe, from_id: int, end_id: int | None = None) -> int:
     """Return the last entry of the run of due entries after ``from_id`` that are held.
 
     ``from_id`` if the next due entry is absent. The pages that the run needs are read.
-    ``count_max``: look no further than so many ids.
+    ``end_id``: look no further.
     """
     last_entry_id, size = index.last_entry_id, stripe.ensemble_size
-    if count_max is not None:
-        last_entry_id = min(last_entry_id, from_id + count_max)
+    if end_id is not None:
+        last_entry_id = min(last_entry_id, end_id)
     step = SPAN_COUNT - SPAN_COUNT % size  # so that each residue begins at the same offset
     first = from_id + 1
     while first <= last_entry_id:

@@ -1,6 +1,5 @@
 """Striped VD ledgers at one bookie: what its sync cursor counts, also after a restart."""
 
-from array import array
 from collections.abc import Sequence
 from random import Random
 
@@ -9,70 +8,27 @@ import pytest
 
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch
-from zbk.actors.serve import read_requests
+from tests.support.striped_bookie import (
+    BOTH,
+    BYPASS,
+    JOURNALED,
+    OTHER,
+    STRIPE,
+    add_due,
+    bookie,
+    sync,
+)
 from zbk.durability.limbo import LossReason
 from zbk.errors import MalformedMessageError, ZbkError, from_wire
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.protocol.ledger.stripe import Stripe
 from zbk.storage.journal.record import SyncedEntriesRecord
-from zbk.wire.codec import encode_ids
-from zbk.wire.messages import AddAnswer, GetLedgerInfo, LedgerInfo, Refused, Sync, SyncAnswer
-
-JOURNALED, BYPASS = LedgerType.VD_JOURNAL, LedgerType.VD_BYPASS_JOURNAL
-BOTH = pytest.mark.parametrize("kind", [JOURNALED, BYPASS])
-STRIPE = Stripe(4, 2, 0)  # 0 3 4 7 8 11
-OTHER = Stripe(4, 2, 2)  # 1 2 5 6 9 10
-UNSET = msgspec.UNSET
+from zbk.wire.messages import AddAnswer, Refused, Sync, SyncAnswer
 
 
 @pytest.fixture
 def disk() -> SimulatedDisk:
     return SimulatedDisk()
-
-
-def bookie(disk: SimulatedDisk) -> World:
-    return World(disk, "/b", segment_size=1 << 16)
-
-
-def add_due(
-    world: World,
-    kind: LedgerType,
-    ids: Sequence[int],
-    stripe: Stripe | None = STRIPE,
-    *,
-    lac: int = NO_ENTRY,
-    is_recovery: bool = False,
-) -> None:
-    """Send these entries, and write them."""
-    payloads = [b"<%03d>" % one for one in ids]
-    of = batch(ids[0], payloads, array("q", ids), lac=lac)
-    request, *frames = add(of, kind=kind, lac=lac, is_recovery=is_recovery)
-    request = msgspec.structs.replace(request, is_striped=True, stripe=stripe or UNSET)
-    world.say(request, *frames, encode_ids(ids))
-    world.written()
-
-
-def sync(world: World, stripe: Stripe | None = STRIPE, *, lac: int = NO_ENTRY) -> int:
-    """Sync; return the cursor that is answered."""
-    world.say(
-        Sync(request_id=9, ledger_id=LEDGER_ID, ledger_key=KEY, lac=lac, stripe=stripe or UNSET)
-    )
-    world.sync_logs()
-    world.settle_journal()
-    answer = world.answers[-1]
-    assert isinstance(answer, SyncAnswer), answer
-    return answer.last_add_synced
-
-
-def shown(world: World, stripe: Stripe | None) -> int:
-    """Return the cursor that a look at the ledger shows, without an fsync."""
-    asked = GetLedgerInfo(
-        request_id=8, ledger_id=LEDGER_ID, is_at_once=True, stripe=stripe or UNSET
-    )
-    world.say(asked)
-    answer = world.answers[-1]
-    assert isinstance(answer, LedgerInfo), answer
-    return answer.last_add_synced
 
 
 def errors(world: World) -> list[type[ZbkError]]:
@@ -117,63 +73,6 @@ def test_a_restart_counts_what_is_due_and_here(disk: SimulatedDisk, kind: Ledger
     assert sync(again) == 7
     add_due(again, kind, [8, 11])  # as a writer does that sees the hole
     assert sync(again) == 11
-
-
-@BOTH
-def test_a_look_at_a_ledger_says_after_a_restart_what_is_synced_of_a_slot(
-    disk: SimulatedDisk, kind: LedgerType
-) -> None:
-    world = bookie(disk)
-    add_due(world, kind, [0, 3, 4])
-    add_due(world, kind, [8, 11])
-    sync(world)
-    assert shown(world, STRIPE) == shown(world, None) == 4
-    disk.process_crash()
-    again = bookie(disk)
-
-    assert shown(again, STRIPE) == 4
-    assert shown(again, OTHER) == NO_ENTRY
-    assert shown(again, None) == 0, "an older client names no slot: entry 1 is not here"
-    add_due(again, kind, [7])
-    assert shown(again, STRIPE) == 4, "it is not synced yet, and the look changes nothing"
-    assert sync(again) == 7
-    assert shown(again, STRIPE) == 7
-
-
-@BOTH
-def test_a_look_at_the_slot_of_another_cursor_counts_nothing_that_is_not_synced(
-    disk: SimulatedDisk, kind: LedgerType
-) -> None:
-    world = bookie(disk)
-    add_due(world, kind, [0, 3, 4])
-    sync(world)
-    add_due(world, kind, [1, 2, 5], OTHER)
-
-    assert shown(world, STRIPE) == NO_ENTRY
-    assert sync(world, OTHER) == 5
-    assert shown(world, STRIPE) == 4
-
-
-def test_a_look_goes_less_far_for_a_wide_stripe(
-    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each entry of a round is looked at by itself: a question must not take seconds."""
-    monkeypatch.setattr(read_requests, "LEDGER_INFO_ENTRY_COUNT_MAX", 64)
-    add_due(world := bookie(disk), JOURNALED, range(100), None, is_recovery=True)
-    world.settle()
-
-    world = bookie(disk)
-
-    assert shown(world, Stripe(5, 4, 3)) == 63
-    assert shown(world, Stripe(66, 64, 63)) == 31
-
-
-def test_a_look_at_a_pd_ledger_has_no_cursor(disk: SimulatedDisk) -> None:
-    world = bookie(disk)
-    add_due(world, LedgerType.PD_JOURNAL, [0, 3, 4], None)
-    world.settle()
-
-    assert shown(world, STRIPE) == NO_ENTRY
 
 
 @BOTH
