@@ -16,6 +16,7 @@ from zbk.protocol.dataset.manifest import DataLedger
 from zbk.protocol.entry.digest import password_digest
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 
+NAME = "events"
 SCHEMA = b'{"fields":[{"name":"id","nullable":true,"type":"long"}],"type":"struct"}'
 
 

@@ -1,17 +1,21 @@
-"""Loads that nobody drives: all who take part begin them, as tasks of a micro-batch do."""
+"""Loads without a driver: all who take part begin them, as tasks of a micro-batch do."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fake_data_sets import SCHEMA, Clock, FakeDataSetClient, write_ledger
+from tests.support.data_set_janitor import World, world
+from tests.support.fake_data_sets import NAME, SCHEMA, Clock, FakeDataSetClient, write_ledger
 from tests.support.memory_store import MemoryTree
 from zbk.client.dataset.datasets import DataSets, LoadTicket
-from zbk.errors import LoadAbortedError
+from zbk.client.dataset.loads import TTL_MS
+from zbk.errors import InvalidOptionError, LoadAbortedError
+from zbk.metadata.paths import load_path
 from zbk.metadata.records.ledgers import initialise
-from zbk.protocol.dataset.dataset import LoadKind, LoadState
+from zbk.metadata.values import encode
+from zbk.protocol.dataset.dataset import Load, LoadKind, LoadState, new_load_id
 
-NAME = "events"
+__all__ = ["world"]
 
 
 @pytest.fixture
@@ -77,3 +81,51 @@ def test_whether_a_schema_is_that_of_the_last_version_needs_no_manifest(
     tasks[0].commit(ticket, SCHEMA, [])
     assert tasks[0].has_schema(NAME, SCHEMA)
     assert not tasks[0].has_schema(NAME, b"any")
+
+
+def test_all_who_take_part_in_a_micro_batch_are_given_one_ticket(world: World) -> None:
+    load_id = world.driver.new_load_id(TTL_MS)
+
+    tickets = [
+        sets.begin(NAME, stream="s", batch_id=0, load_id=load_id)
+        for sets in (world.driver, world.janitor, world.driver)
+    ]
+
+    assert len(set(tickets)) == 1
+    ledgers = [write_ledger(world.driver, one, partition=n) for n, one in enumerate(tickets)]
+    world.driver.commit(tickets[0], SCHEMA, ledgers)
+    with pytest.raises(LoadAbortedError):
+        world.driver.begin(NAME, stream="s", batch_id=0, load_id=load_id)
+
+
+def test_a_load_id_is_for_micro_batches_only(world: World) -> None:
+    with pytest.raises(InvalidOptionError):
+        world.driver.begin(NAME, load_id=world.driver.new_load_id(TTL_MS))
+
+
+def test_a_late_task_that_begins_a_committed_and_forgotten_batch_anew_harms_nothing(
+    world: World,
+) -> None:
+    load_id = new_load_id(world.clock.now_ms + 10, "0" * 32)
+    ticket = world.driver.begin(NAME, stream="s", batch_id=0, load_id=load_id)
+    ledger = write_ledger(world.driver, ticket)
+    world.driver.commit(ticket, SCHEMA, [ledger])
+    world.clock.now_ms += 10
+    world.janitor.begin(NAME)  # forgets it
+    assert world.state(ticket) is None
+    late = Load(
+        load_id=load_id, data_set_id=ticket.data_set_id, kind=ticket.kind, base_version=0,
+        first_ledger_id=0, started_ms=0, expires_ms=world.clock.now_ms, who="", stream="s",
+        batch_id=0,
+    )  # fmt: skip
+    path = load_path(NAME, ticket.data_set_id, load_id)
+    world.clients[0].store.create(path, encode(late))  # a task that slept since before the commit
+
+    world.janitor.begin(NAME)  # settles it: it is expired
+
+    assert world.state(ticket) is None
+    assert world.readable() == [1]
+    world.clients[0].store.create(path, encode(late))
+    assert world.driver.commit(ticket, SCHEMA, [ledger]).current_version == 1
+    world.janitor.collect(NAME)
+    assert world.readable() == [1]
