@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.support.compacted_storage import opened
 from tests.support.compactions import Compactor
 from tests.support.crash_points import copy_of, left_by_crashes
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.support.storage_lives import ACTS, Life
-from tests.unit.actors.upkeep.test_compaction import opened
 from tests.unit.actors.upkeep.test_compaction_crashes import (
     SMALL_LOG,
     left_by_compaction,

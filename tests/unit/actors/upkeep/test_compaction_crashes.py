@@ -11,10 +11,7 @@ import pytest
 
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import TwinnedStorage, read_all
-from tests.support.compactions import Compactor
-from tests.support.crash_points import copy_of, left_by_crashes
-from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
-from tests.unit.actors.upkeep.test_compaction import (
+from tests.support.compacted_storage import (
     add,
     check,
     check_clean,
@@ -23,6 +20,9 @@ from tests.unit.actors.upkeep.test_compaction import (
     logs_of,
     opened,
 )
+from tests.support.compactions import Compactor
+from tests.support.crash_points import copy_of, left_by_crashes
+from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.gc.compaction_note import NOTE_NAME, CompactionNote

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.support.compacted_storage import check_clean, logs_of, opened
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.actors.upkeep.test_compaction import check_clean, logs_of, opened
 from tests.unit.actors.upkeep.test_compaction_crashes import (
     SMALL_LOG,
     check_small,
