@@ -1,7 +1,9 @@
 """A garbage collection actor without its thread, beside a storage actor and a store that lies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import pytest
 
 from tests.support.ledgers import metadata_maker
 from tests.support.memory_store import MemoryStore, MemoryTree
@@ -171,6 +173,14 @@ class GarbageWorld:
                     self.store.fail_next()
 
         self.store.before = count
+
+
+@pytest.fixture
+def world() -> Iterator[GarbageWorld]:
+    """Start a bookie and its garbage collection, and end the sessions after the test."""
+    world = GarbageWorld()
+    yield world
+    world.close()
 
 
 class Box:

@@ -1,11 +1,10 @@
 """Compaction as the gc actor carries it out: when it is due, beside readers, after a start."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.garbage_collector import ENTRY_COUNT, PAYLOAD_SIZE, Box, GarbageWorld
+from tests.support.garbage_collector import ENTRY_COUNT, PAYLOAD_SIZE, Box, GarbageWorld, world
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import SimulatedCrash
 from tests.support.storage_actor import add, batch, read
@@ -17,15 +16,10 @@ from zbk.errors import EntryUnreadableError
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
 from zbk.wire.messages import ReadAnswer
 
+__all__ = ["world"]
+
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def world() -> Iterator[GarbageWorld]:
-    world = GarbageWorld()
-    yield world
-    world.close()
 
 
 def half_dead(world: GarbageWorld) -> list[int]:
