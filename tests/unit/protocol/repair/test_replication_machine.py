@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.support.recovery_world import LEDGER_ID
-from tests.support.replica_world import DAMAGE, Repair, World
+from tests.support.repair_run import Repair
+from tests.support.replica_world import DAMAGE, World
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.repair.repair_effects import RepairAim, WaitUntil
 
