@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from tests.support.memory_store import MemoryStore, MemoryTree
+from tests.support.served_directories import fill
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
-from tests.unit.actors.identity.test_service import fill
 from zbk.actors.identity.expansion import check_expansion, expand
 from zbk.actors.identity.identity import check_identity, init_identity, local_cookie
 from zbk.actors.identity.service import take_out

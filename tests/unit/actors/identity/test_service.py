@@ -1,4 +1,4 @@
-"""One of several directories fails, goes out of service, and comes back empty."""
+"""One of several directories fails, and goes out of service."""
 
 import errno
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from tests.support.batches import batch_of
 from tests.support.memory_store import MemoryStore
+from tests.support.served_directories import ALL, CONFIG, disk, empty, fill, started
+from tests.support.several_directories import JOURNALS, LEDGERS
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.actors.identity.cookies import look
 from zbk.actors.identity.identity import check_identity, in_service, init_identity, service_note
-from zbk.actors.identity.losses import Losses
 from zbk.actors.identity.offline import check, rebuild_index, wipe_bookie
-from zbk.actors.identity.service import failed_directory, renew, retire, settle, take_out
+from zbk.actors.identity.service import failed_directory, renew, retire, take_out
 from zbk.config import BookieConfig
 from zbk.durability.limbo import LossReason
 from zbk.errors import (
@@ -27,81 +27,12 @@ from zbk.errors import (
     StorageFailedError,
     ZbkError,
 )
-from zbk.metadata.values import Cookie, decode
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage, StorageLimits
-from zbk.storage.directory.identity import lock_directory, next_incarnation, read_cookie
+from zbk.storage.directory.identity import lock_directory
 from zbk.storage.directory.service_note import NOTE_NAME
-from zbk.storage.entry_logs.new_logs import NEW_LOGS_NAME
-from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
-from zbk.storage.replay import add_batches
 
-JOURNALS, LEDGERS = ("/j1", "/j2"), ("/l1", "/l2")
-CONFIG = BookieConfig(journal_dir=JOURNALS, ledger_dir=LEDGERS)
-ALL = [*JOURNALS, *LEDGERS]
-KEY = bytes(16)
-
-
-@pytest.fixture
-def disk(store: MemoryStore) -> SimulatedDisk:
-    """Directories of a bookie that has served four ledgers, and checkpointed."""
-    disk = SimulatedDisk()
-    init_identity(disk, store, CONFIG)
-    storage = storage_of(disk)
-    storage.open()
-    next_incarnation(disk, *storage.ledger_dirs)
-    fill(storage, range(4))
-    checkpoint = storage.begin_checkpoint()
-    checkpoint.run()
-    storage.end_checkpoint(checkpoint)
-    storage.close()
-    return disk
-
-
-def id_on(disk: SimulatedDisk) -> str:
-    """Return the id in the cookies, if there are any."""
-    found = next(filter(None, (read_cookie(disk, one) for one in (*JOURNALS, *LEDGERS))), None)
-    return "b" if found is None else decode(Cookie, found, "cookie").bookie_id
-
-
-def storage_of(disk: SimulatedDisk) -> BookieStorage:
-    return BookieStorage(
-        disk,
-        journal_dir=JOURNALS,
-        ledger_dir=LEDGERS,
-        bookie_id=id_on(disk),
-        out_of_service=service_note(disk, CONFIG).paths,
-        limits=StorageLimits(segment_size=1 << 16),
-    )
-
-
-def fill(storage: BookieStorage, ledger_ids: range) -> None:
-    for ledger_id in ledger_ids:
-        storage.homes.place(ledger_id).home.cache.set_ledger_key(
-            ledger_id, KEY, LedgerType.PD_JOURNAL
-        )
-        batch = batch_of(ledger_id, range(5))
-        add_batches(storage.homes, [batch])
-        journal = list(storage.journals)[storage.journals.of(ledger_id)]
-        journal.append([LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL)])
-        journal.append([EntriesRecord(batch)])
-        journal.sync()
-
-
-def empty(disk: SimulatedDisk, directory: str) -> None:
-    for path in disk.paths():
-        if path.startswith(f"{directory}/"):
-            disk.remove_at_rest(path)
-
-
-def started(disk: SimulatedDisk, next_ledger_id: int = 9) -> tuple[BookieStorage, Losses]:
-    """Do what a start does."""
-    storage = storage_of(disk)
-    losses = Losses(disk, storage.limbo, storage.ledger_dirs, "boot")
-    losses.find(lambda: next_ledger_id, is_wiped_on_purpose=False)
-    settle(disk, CONFIG, service_note(disk, CONFIG), losses, lambda: next_ledger_id)
-    storage.open()
-    return storage, losses
+__all__ = ["disk"]
 
 
 # ---------------------------------------------------------------- which one
@@ -253,86 +184,7 @@ def test_another_directory_that_cannot_be_written_either_is_an_error(disk: Simul
         take_out(disk, CONFIG, "/l1", "EIO")
 
 
-# ---------------------------------------------------------------- back again
-
-
-@pytest.mark.parametrize("directory", ALL)
-def test_a_renewed_directory_is_in_service_and_empty(
-    disk: SimulatedDisk, store: MemoryStore, directory: str
-) -> None:
-    take_out(disk, CONFIG, directory, "EIO")
-    storage, _ = started(disk)
-    fill(storage, range(10, 14))
-    storage.close()
-
-    renew(disk, CONFIG, directory)
-
-    check_identity(disk, store, CONFIG)
-    assert in_service(disk, CONFIG) == ALL
-    assert {f"{one}/{NEW_LOGS_NAME}" for one in LEDGERS} <= set(disk.paths()), "it may be killed"
-    storage, _ = started(disk, next_ledger_id=20)
-    held = storage.ledgers()
-    assert {10, 11, 12, 13} <= set(held)
-    assert storage.limbo.limbo.is_miss_unknown(0, LedgerType.PD_JOURNAL)  # what is lost is lost
-    assert not storage.limbo.limbo.is_miss_unknown(15, LedgerType.PD_JOURNAL)
-    fill(storage, range(14, 18))
-    storage.close()
-    storage, _ = started(disk, next_ledger_id=20)
-    assert storage.ledgers() == [*held, 14, 15, 16, 17]
-    storage.close()
-    assert next_incarnation(disk, *LEDGERS) == 2
-
-
-def test_a_crash_at_any_step_of_a_renewal_lets_it_be_run_again(store: MemoryStore) -> None:
-    for directory in ("/j1", "/l1"):
-        step, is_done = 0, False
-        while not is_done:
-            step += 1
-            disk = SimulatedDisk()
-            init_identity(disk, store, CONFIG)
-            storage = storage_of(disk)
-            storage.open()
-            fill(storage, range(4))
-            storage.close()
-            take_out(disk, CONFIG, directory, "EIO")
-            started(disk)[0].close()
-            disk.crash_at = disk.operation_count + step
-            try:
-                renew(disk, CONFIG, directory)
-                is_done = True
-            except SimulatedCrash:
-                pass
-            disk.crash(Random(step))
-            storage, _ = started(disk)
-            storage.close()
-            if service_note(disk, CONFIG).paths:
-                renew(disk, CONFIG, directory)
-            assert in_service(disk, CONFIG) == ALL
-            check_identity(disk, store, CONFIG)
-            storage, _ = started(disk)
-            assert storage.limbo.limbo.is_miss_unknown(0, LedgerType.PD_JOURNAL)
-            storage.close()
-        assert step > 10
-
-
-def test_only_what_is_out_of_service_is_renewed(disk: SimulatedDisk) -> None:
-    with pytest.raises(InvalidOptionError, match="not out of service"):
-        renew(disk, CONFIG, "/l1")
-
-
-def test_a_directory_with_somebody_elses_files_is_not_renewed(disk: SimulatedDisk) -> None:
-    take_out(disk, CONFIG, "/l1", "EIO")
-    empty(disk, "/l1")
-    disk.open("/l1/letters", create=True).close()
-    with pytest.raises(BookieError, match="is not empty"):
-        renew(disk, CONFIG, "/l1")
-
-    empty(disk, "/l1")
-    file = disk.open("/l1/cookie", create=True)
-    file.pwrite([b"another one's"], 0)
-    file.close()
-    with pytest.raises(BookieError, match="another bookie"):
-        renew(disk, CONFIG, "/l1")
+# ---------------------------------------------------------------- taken out by an operator
 
 
 def test_nothing_is_done_to_a_running_bookie(disk: SimulatedDisk) -> None:
@@ -427,72 +279,3 @@ def test_the_index_of_each_ledger_directory_is_made_anew(store: MemoryStore) -> 
         4
     ] * 8
     storage.close()
-
-
-# ---------------------------------------------------------------- identity
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        BookieConfig(journal_dir=JOURNALS, ledger_dir="/l1"),
-        BookieConfig(journal_dir="/j1", ledger_dir=LEDGERS),
-        BookieConfig(journal_dir=JOURNALS, ledger_dir=(*LEDGERS, "/l3")),
-        BookieConfig(journal_dir=(*JOURNALS, "/j3"), ledger_dir=LEDGERS),
-        BookieConfig(journal_dir=JOURNALS, ledger_dir=("/l2", "/l1")),
-        BookieConfig(journal_dir=("/j2", "/j1"), ledger_dir=LEDGERS),
-    ],
-)
-def test_directories_that_were_added_left_out_or_moved_are_refused(
-    disk: SimulatedDisk, store: MemoryStore, config: BookieConfig
-) -> None:
-    """B40: with the reason, and the cure."""
-    cookie = read_cookie(disk, "/j1")
-    assert cookie is not None
-    for new in ("/l3", "/j3"):
-        disk.make_dirs(new)
-        file = disk.open(f"{new}/cookie", create=True)
-        file.pwrite([cookie], 0)
-        file.close()
-
-    with pytest.raises(CookieMismatchError, match="none can be added, left out or moved"):
-        check_identity(disk, store, config)
-
-
-@pytest.mark.parametrize("pair", [JOURNALS, LEDGERS])
-def test_disks_that_were_swapped_are_refused(
-    disk: SimulatedDisk, store: MemoryStore, pair: tuple[str, str]
-) -> None:
-    """B40: their cookies are the same, their places are not."""
-    one, other = (disk.content(f"{path}/place") for path in pair)
-    disk.set_content(f"{pair[0]}/place", other)
-    disk.set_content(f"{pair[1]}/place", one)
-
-    with pytest.raises(CookieMismatchError, match="swapped with another one"):
-        check_identity(disk, store, CONFIG)
-
-
-@pytest.mark.parametrize("directory", ALL)
-def test_one_wiped_directory_of_several_is_refused(
-    disk: SimulatedDisk, store: MemoryStore, directory: str
-) -> None:
-    """B40: a wiped one of two."""
-    empty(disk, directory)
-
-    with pytest.raises(CookieMismatchError, match="a disk was swapped or wiped"):
-        check_identity(disk, store, CONFIG)
-
-
-def test_a_path_has_one_use(disk: SimulatedDisk, store: MemoryStore) -> None:
-    for journal, ledger in ((("/a", "/b"), "/a"), ("/a", ("/a", "/b"))):
-        with pytest.raises(InvalidOptionError, match="a path of its own"):
-            init_identity(disk, store, BookieConfig(journal_dir=journal, ledger_dir=ledger))
-    with pytest.raises(InvalidOptionError, match="there twice"):
-        BookieConfig(journal_dir=("/a", "/a"), ledger_dir="/b")
-
-
-def test_one_of_each_leaves_no_trace_of_several(store: MemoryStore) -> None:
-    disk = SimulatedDisk()
-    init_identity(disk, store, BookieConfig(journal_dir="/j", ledger_dir="/l"))
-
-    assert disk.paths() == ["/j/cookie", "/l/cookie"]
