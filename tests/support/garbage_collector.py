@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.fake_actors import FakeTicker
 from tests.support.ledgers import metadata_maker
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.storage_actor import FakeTicker, World, add, batch
+from tests.support.storage_actor import World, add, batch
 from zbk.actors.messages import AskCheckpoint, CheckpointEnded
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions
 from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions

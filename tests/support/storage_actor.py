@@ -3,20 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.support.fake_actors import FakeLookups, FakeTicker
 from zbk.actors.messages import EndCheckpoint
-from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
 from zbk.actors.serve.log_syncs import LogsSynced, SyncLogs
 from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import Fetch, MovedEntries, ReadActor
 from zbk.actors.serve.storage import StorageActor, StorageMessage
 from zbk.actors.serve.storage_door import Requests, StorageDoor
-from zbk.actors.serve.sync_queue import (
-    AppendGroup,
-    Synced,
-    SyncProgress,
-)
+from zbk.actors.serve.sync_queue import AppendGroup, Synced, SyncProgress
 from zbk.actors.space_gate import SpaceGate
-from zbk.durability.new_ledgers import Finding, KnownLedger
 from zbk.errors import ZbkError, from_wire
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries, entry_size
@@ -33,41 +28,6 @@ from zbk.wire.messages import Add, Message, Pong, Read, ReadLac, Refused, Reques
 LEDGER_ID = 7
 KEY = bytes(range(16))
 OTHER_KEY = bytes(16)
-
-
-class FakeTicker:
-    """Keeps the callbacks that are on; a test calls them."""
-
-    def __init__(self) -> None:
-        self.callbacks: list[Callable[[], None]] = []
-
-    def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
-        assert interval_ms > 0
-        self.callbacks.append(callback)
-
-    def cancel(self, callback: Callable[[], None]) -> None:
-        self.callbacks.remove(callback)
-
-
-class FakeLookups:
-    """Says of each ledger what a test wants it to say: by default that there is one of any type."""
-
-    def __init__(self) -> None:
-        self.asked: list[Sequence[int]] = []
-        self.findings: dict[int, Finding] = {}  # of others, that they are of the type asked for
-        self.is_answering = True
-
-    def ask(self, question: LookUp) -> None:
-        self.asked.append(question.ledger_ids)
-
-    def answer(self, kinds: dict[int, LedgerType]) -> LookedUp | None:
-        """Return the answer to the question that is open; ``kinds`` as requests say."""
-        if not self.asked:
-            return None
-        found = {
-            one: self.findings.get(one) or KnownLedger(b"", kinds[one]) for one in self.asked.pop(0)
-        }
-        return LookedUp(found)
 
 
 class World:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.bookie_storages import storage_on
+from tests.support.fake_actors import FakeTicker
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.storage_actor import KEY, FakeTicker, add, batch, read_lac
+from tests.support.storage_actor import KEY, add, batch, read_lac
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
 from zbk.actors.serve.log_syncs import SyncLogs
 from zbk.actors.serve.parts import ServeLimits, ServeParts
