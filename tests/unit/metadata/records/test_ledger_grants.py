@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from tests.support.ledger_states import OPEN
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
-from tests.unit.protocol.ledger.test_metadata import OPEN
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, NoSuchNamespaceError
 from zbk.metadata.paths import NAMESPACES
 from zbk.metadata.records.instance import initialise

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.unit.protocol.ledger.test_metadata import CLOSED, IN_RECOVERY, OPEN
+from tests.support.ledger_states import CLOSED, IN_RECOVERY, OPEN
 from zbk.errors import IllegalTransitionError, InvalidOptionError
 from zbk.protocol.ledger.access import (
     PLAIN,
