@@ -41,6 +41,8 @@ from zbk.protocol.recovery.recovery import RecoveryCore
 
 LEDGER_ID = 7
 DIGEST = digest_function(DigestType.XXH3, b"", LEDGER_ID)
+Q332 = Quorum(3, 3, 2)
+IMPATIENT = RecoveryLimits(attempt_count_max=2)
 
 Request: TypeAlias = SendFence | SendRead | SendWrite
 
