@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.writer_cluster import LIMITS, WriterCluster
+from tests.support.writer_cluster import WriterCluster
+from tests.support.writer_limits import LIMITS
 from zbk.errors import BookieUnavailableError, BusyError, CannotAdvanceError, LedgerClosedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum

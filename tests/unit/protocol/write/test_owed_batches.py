@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from tests.support.writer_cluster import LIMITS, WriterCluster
+from tests.support.writer_cluster import WriterCluster
+from tests.support.writer_limits import LIMITS
 from zbk.errors import BookieUnavailableError, NotEnoughBookiesError
 from zbk.protocol.entry.entry import entry_size
 from zbk.protocol.entry.words import DigestType, LedgerType

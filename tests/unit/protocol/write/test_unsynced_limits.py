@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from tests.support.writer_cluster import LIMITS, WriterCluster
+from tests.support.writer_cluster import WriterCluster
+from tests.support.writer_limits import LIMITS
 from zbk.errors import CannotAdvanceError, RequestTimeoutError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum

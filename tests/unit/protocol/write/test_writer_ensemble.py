@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from tests.support.writer_cluster import LIMITS, WriterCluster
+from tests.support.writer_cluster import WriterCluster
+from tests.support.writer_limits import LIMITS
 from tests.support.writer_metadata import Store
 from zbk.errors import (
     BookieUnavailableError,

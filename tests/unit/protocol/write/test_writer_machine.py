@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.support.quorums import quorums, unstriped_quorums
-from tests.support.writer_cluster import LIMITS, PAYLOAD_SIZE_MAX, REFUSALS, WriterCluster
+from tests.support.writer_cluster import REFUSALS, WriterCluster
+from tests.support.writer_limits import LIMITS, PAYLOAD_SIZE_MAX
 from tests.support.writer_metadata import Store
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
