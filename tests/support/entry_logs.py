@@ -1,13 +1,21 @@
-"""Entry logs on a simulated disk."""
+"""Entry logs on a simulated disk, and batches for them."""
 
+from tests.support.batches import batch_of
 from tests.support.simulated_disk import SimulatedDisk
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.open_files import OpenFiles
-from zbk.storage.entry_logs.entry_log import AHEAD_SIZE, EntryLogs
+from zbk.storage.entry_logs.entry_log import AHEAD_SIZE, EntryLogs, log_path
 from zbk.storage.entry_logs.scan import EntryLogScan
 
 OWNER = b"bookie-1"
 DIRECTORY = "/l/logs"
+LOG_1 = log_path(DIRECTORY, 1)
+
+
+def batches(count: int) -> list[EntryBatch]:
+    """Return batches of five entries, of three ledgers in turn."""
+    return [batch_of(n % 3, range(n * 10, n * 10 + 5)) for n in range(count)]
 
 
 def open_logs(
