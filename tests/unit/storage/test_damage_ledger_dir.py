@@ -148,7 +148,7 @@ def test_a_flipped_bit_in_any_byte_of_an_entry_log_is_seen(log: Log) -> None:
 
     Harmless is a bit of a header or of the map: the same entries are served; or, where the start of
     a block is what tells that the entry before it ends there, that one cannot be read. What
-    garbage collection makes of such damage is in ``test_garbage.py``.
+    garbage collection makes of such damage is in ``test_garbage_damage.py``.
     """
     assert log.size > 60_000
     check_log_bits(log, bits_of(log.size, 3))
