@@ -65,3 +65,13 @@ def put(cache: LedgerCache, ledger_id: int, locations: dict[int, int]) -> None:
     entry_ids = range(ids[0], ids[-1] + 1) if is_row else array("q", ids)
     cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
     cache.handle(ledger_id).set_locations(entry_ids, array("Q", [locations[i] for i in ids]))
+
+
+def location(ledger_id: int, entry_id: int) -> int:
+    """Return a location that no other entry has."""
+    return 1 << 34 | ledger_id << 24 | entry_id + 1
+
+
+def put_range(cache: LedgerCache, ledger_id: int, first: int, last: int) -> None:
+    """Set the locations of entries in a row, each by ``location``."""
+    put(cache, ledger_id, {e: location(ledger_id, e) for e in range(first, last + 1)})

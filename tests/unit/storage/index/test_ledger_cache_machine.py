@@ -1,4 +1,4 @@
-"""The index against a slow twin: what is put, flushed and dropped is found the same."""
+"""The index against slow twins: what is put, flushed and dropped is found the same."""
 
 from array import array
 from random import Random
@@ -6,14 +6,15 @@ from random import Random
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache
+from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache, put
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import NoSuchLedgerError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.index.index_flush import IndexFlush
 from zbk.storage.index.index_handle import IndexHandle
+from zbk.storage.index.ledger_cache import LedgerCache
 
 LEDGERS = (1, 2, 3)
 ID_MAX = 2600
@@ -152,3 +153,73 @@ def test_the_flush_file_has_nothing_of_a_ledger_that_was_deleted_before_it_was_w
 
 IndexMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestIndexMachine = IndexMachine.TestCase
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Random puts, looks, flushes and restarts with room for one page; the twin is a dict."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.disk = SimulatedDisk()
+        self.cache, _ = self._open()
+        self.twin: dict[int, dict[int, int]] = {}
+        self.fenced: set[int] = set()
+        self.number = 0
+
+    def _open(self) -> tuple[LedgerCache, object]:
+        return open_cache(self.disk, memory_size_max=PAGE_MEMORY, ledger_count_max=1, open_max=1)
+
+    @rule(
+        ledger_id=st.integers(0, 2),
+        first=st.sampled_from([0, 1000, 1023, 5000]),
+        count=st.integers(1, 1100),
+        step=st.integers(1, 3),
+    )
+    def put(self, ledger_id: int, first: int, count: int, step: int) -> None:
+        self.number += 1
+        entries = {e: self.number << 34 | e + 1 for e in range(first, first + count * step, step)}
+        put(self.cache, ledger_id, entries)
+        self.twin.setdefault(ledger_id, {}).update(entries)
+
+    @rule(ledger_id=st.integers(0, 2), first=st.integers(0, 6000), count=st.integers(1, 3000))
+    def look(self, ledger_id: int, first: int, count: int) -> None:
+        if ledger_id not in self.twin:
+            assert self.cache.info(ledger_id) is None
+            return
+        twin = self.twin[ledger_id]
+        found = self.cache.handle(ledger_id).locations_of(range(first, first + count))
+        assert found.tolist() == [twin.get(e, 0) for e in range(first, first + count)]
+        assert self.cache.handle(ledger_id).last_entry_id == max(twin)
+        end = next(e for e in range(first, first + 20_000) if e not in twin)
+        assert self.cache.handle(ledger_id).contiguous_until(first - 1) == end - 1
+        wanted = min((e for e in twin if e >= first), default=None)
+        assert self.cache.handle(ledger_id).next_entry_id(first) == wanted
+
+    @rule(ledger_id=st.integers(0, 2))
+    def fence(self, ledger_id: int) -> None:
+        if ledger_id in self.twin:
+            self.cache.handle(ledger_id).set_fenced()
+            self.fenced.add(ledger_id)
+
+    @rule(ledger_id=st.integers(0, 2))
+    def delete(self, ledger_id: int) -> None:
+        self.cache.delete(ledger_id)
+        self.twin.pop(ledger_id, None)
+        self.fenced.discard(ledger_id)
+
+    @rule(seed=st.integers(0, 2**32))
+    def flush_and_restart(self, seed: int) -> None:
+        self.cache.flush()
+        self.disk.crash(Random(seed))
+        self.cache, _ = self._open()
+        assert self.cache.ledgers() == sorted(self.twin)
+        for ledger_id in self.twin:
+            info = self.cache.info(ledger_id)
+            assert info is not None
+            assert info.is_fenced == (ledger_id in self.fenced)
+
+
+CacheMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=15, deadline=None)
+
+
+TestCacheMachine = CacheMachine.TestCase
