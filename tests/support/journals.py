@@ -8,11 +8,17 @@ from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.journal.journal import Journal
 from zbk.storage.journal.record import EntriesRecord, JournalRecord
 from zbk.storage.journal.replay import JournalReplay, ReplayResult
-from zbk.storage.journal.segment import NO_POSITION, SEGMENT_HEADER_SIZE, JournalPosition
+from zbk.storage.journal.segment import (
+    NO_POSITION,
+    SEGMENT_HEADER_SIZE,
+    JournalPosition,
+    segment_path,
+)
 from zbk.system.files import FileSystem
 
 OWNER = b"bookie-1"
 DIRECTORY = "/j"
+SEGMENT_1 = segment_path(DIRECTORY, 1)
 SEGMENT_SIZE = SEGMENT_HEADER_SIZE + 4096
 
 
@@ -36,6 +42,24 @@ def open_journal(
         segment_size=segment_size,
         draw_nonce=lambda: disk.operation_count,
     )
+
+
+def written(
+    disk: SimulatedDisk,
+    records: list[JournalRecord],
+    *,
+    is_noted: bool = True,
+    segment_size: int = SEGMENT_SIZE,
+) -> Journal:
+    """Append and sync records one by one; the journal is closed well, or only synced."""
+    journal = open_journal(disk, segment_size=segment_size)
+    for record in records:
+        journal.append([record])
+        journal.sync()
+    if is_noted:
+        journal.close()
+    disk.process_crash()
+    return journal
 
 
 def replay(
