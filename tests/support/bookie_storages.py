@@ -5,6 +5,8 @@ from collections.abc import Hashable, Sequence
 from random import Random
 from typing import Self
 
+import pytest
+
 from tests.support.batches import batch_of, entries_in
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.protocol.entry.entry_batch import EntryBatch
@@ -52,6 +54,28 @@ def storage_on(
             open_files_max=4,
         ),
     )
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    """Return an empty disk."""
+    return SimulatedDisk()
+
+
+@pytest.fixture
+def storage(disk: SimulatedDisk) -> BookieStorage:
+    """Return open storage that knows the key of ledger 1."""
+    storage = storage_on(disk)
+    storage.open()
+    storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+    return storage
+
+
+def reopened(disk: SimulatedDisk) -> BookieStorage:
+    """Return storage that was opened again after the process ended."""
+    storage = storage_on(disk.process_crash())
+    storage.open()
+    return storage
 
 
 def prepare(storage: BookieStorage, batch: EntryBatch) -> IndexHandle:
