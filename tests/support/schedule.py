@@ -84,7 +84,7 @@ _LONG_COMPUTING: Final = (
     "tests/unit/storage/test_damage",
     "tests/unit/actors/upkeep/test_compaction_crashes.py",
     "tests/unit/storage/scrub/test_scrub_threads.py",
-    "tests/unit/storage/test_several_directories.py",
+    "tests/unit/storage/test_several_directories_crashes.py",
     "tests/unit/storage/test_crash_points.py",
     "tests/unit/benchmarks/",
     "tests/unit/protocol/",

@@ -1,42 +1,22 @@
-"""Storage over two journal directories and two ledger directories: routing, marks, crashes."""
+"""Storage over two journal and two ledger directories: where ledgers live, and failed writes."""
 
 import errno
-from collections.abc import Callable, Hashable, Iterator
 from random import Random
 
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.bookie_storages import KEY, read_all, storage_on
-from tests.support.crash_points import left_by_crashes
-from tests.support.several_directories import (
-    JOURNALS,
-    LEDGERS,
-    SeveralTwin,
-    filled,
-    home,
-    opened,
-)
+from tests.support.bookie_storages import KEY, disk, read_all
+from tests.support.several_directories import LEDGERS, SeveralTwin, filled, home, opened
 from tests.support.simulated_disk import Fault, SimulatedDisk
-from zbk.errors import (
-    CorruptJournalError,
-    CorruptRecordError,
-    NoSpaceError,
-    NoSuchLedgerError,
-    StorageFailedError,
-)
+from zbk.errors import NoSpaceError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.checkpoint import DirectoryFlush
-from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyRecord
-from zbk.storage.journal.segment import NO_POSITION
+from zbk.storage.journal.record import LedgerKeyRecord
 from zbk.storage.replay import add_batches
 
+__all__ = ["disk"]
+
 pytestmark = pytest.mark.usefixtures("same_nonce")
-
-
-@pytest.fixture
-def disk() -> SimulatedDisk:
-    return SimulatedDisk()
 
 
 # ---------------------------------------------------------------- where things live
@@ -137,139 +117,6 @@ def test_where_a_ledger_lives_is_found_again_when_it_was_forgotten(
     twin.check()
 
 
-# ---------------------------------------------------------------- crashes
-
-
-def interleavings(first: list[int], second: list[int]) -> Iterator[list[int]]:
-    if not first or not second:
-        yield first + second
-        return
-    for rest in interleavings(first[1:], second):
-        yield [first[0], *rest]
-    for rest in interleavings(first, second[1:]):
-        yield [second[0], *rest]
-
-
-def steps_of(flush: DirectoryFlush) -> list[Callable[[], None]]:
-    def apply() -> None:  # as one step: each more makes several times as many orders
-        flush.apply_index()
-        flush.write_census()
-
-    return [flush.sync_entry_logs, flush.write_index, apply, flush.write_mark]
-
-
-@pytest.mark.parametrize("is_power_lost", [True, False])
-def test_a_crash_behind_any_step_of_flushes_in_any_order_loses_nothing(
-    *, is_power_lost: bool
-) -> None:
-    """B39: each mark follows its own flush, and segments wait for the marks of all directories."""
-    orders = list(interleavings([0] * 4, [1] * 4))
-    assert len(orders) == 70
-    tried: set[Hashable] = set()  # what was left: what follows is the same on all alike
-    for number, order in enumerate(orders):
-        for left in left_by_flushes(order):
-            if is_power_lost:
-                left.lose_power(Random(number))
-            else:
-                left.kill()
-            state = left.state()
-            if state in tried:
-                continue
-            tried.add(state)
-            left.open()
-            left.check()
-
-
-def left_by_flushes(order: list[int]) -> list[SeveralTwin]:
-    """Return what a crash before the flushes leaves, and one after each step of them, in order."""
-    twin = filled(SimulatedDisk())
-    twin.finish_checkpoint()
-    for ledger_id in range(4):
-        twin.add(ledger_id, range(5, 8))
-        twin.fence(ledger_id)
-    twin.sync()
-    checkpoint = twin.storage.begin_checkpoint()
-    for ledger_id in range(4):
-        twin.add(ledger_id, range(8, 10))  # behind the mark
-    twin.sync()
-    steps = [steps_of(one) for one in checkpoint.flushes]
-    left = [twin.copy()]
-    for directory in order:
-        steps[directory].pop(0)()
-        if len(left) == len(order):
-            checkpoint.remove_journals()
-        left.append(twin.copy())
-    return left
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_power_loss_at_any_operation_of_a_checkpoint_loses_nothing(seed: int) -> None:
-    """B35, B39: with two journals and two ledger directories."""
-    twin = filled(SimulatedDisk())
-    twin.finish_checkpoint()
-    for ledger_id in range(4):
-        twin.add(ledger_id, range(5, 8))
-    twin.sync()
-    check_after_power_losses(twin, twin.finish_checkpoint, seed)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_power_loss_at_any_operation_of_a_start_loses_nothing(seed: int) -> None:
-    twin = filled(SimulatedDisk())
-    twin.kill()
-    check_after_power_losses(twin, twin.open, seed)
-
-
-def check_after_power_losses(twin: SeveralTwin, call: Callable[[], object], seed: int) -> None:
-    """Lose power at each step of a call, and at its end: what was promised is there."""
-    left = left_by_crashes(twin.disk, call, twin.copy)
-    for step, one in enumerate(left, 1):
-        one.lose_power(Random(1_000 * seed + step))
-        one.open()
-        one.check()
-    assert len(left) > 10
-
-
-def test_segments_stay_until_the_marks_of_all_ledger_directories_have_passed(
-    disk: SimulatedDisk,
-) -> None:
-    """B39: the mark of one directory says nothing of another one's entries."""
-    twin = filled(disk)
-    for n in range(20):  # several segments
-        twin.add(0, range(100 * n + 5, 100 * n + 100))
-        twin.add(1, range(100 * n + 5, 100 * n + 100))
-    twin.sync()
-    before = disk.paths(".journal")
-    checkpoint = twin.storage.begin_checkpoint()
-    first, second = checkpoint.flushes
-    for step in steps_of(first):
-        step()
-    with pytest.raises(AssertionError):
-        checkpoint.remove_journals()
-    assert disk.paths(".journal") == before
-    assert twin.storage.last_mark != twin.storage.journals.positions()
-
-    for step in steps_of(second):
-        step()
-    checkpoint.remove_journals()
-
-    assert len(disk.paths(".journal")) == 2
-    assert checkpoint.removed_count == len(before) - 2
-    assert twin.storage.last_mark == twin.storage.journals.positions()
-
-
-def test_each_journal_has_a_mark_of_its_own(disk: SimulatedDisk) -> None:
-    twin = filled(disk)
-    twin.finish_checkpoint()
-    first, second = twin.storage.last_mark
-    twin.add(1, range(5, 50))  # in the second journal
-    twin.sync()
-    twin.finish_checkpoint()
-
-    assert twin.storage.last_mark[0] == first
-    assert twin.storage.last_mark[1] > second
-
-
 # ---------------------------------------------------------------- failures
 
 
@@ -343,133 +190,3 @@ def test_a_checkpoint_that_finds_no_space_in_one_directory_may_be_begun_again(
     twin.lose_power(Random(1))
     twin.storage.open()
     twin.check()
-
-
-# ---------------------------------------------------------------- out of service
-
-
-def test_without_a_ledger_directory_the_others_ledgers_are_served(disk: SimulatedDisk) -> None:
-    twin = filled(disk)
-    homes = {n: home(twin.storage, n) for n in range(4)}
-    twin.finish_checkpoint()
-    twin.kill()
-
-    storage = opened(disk, ["/l1"])
-
-    for ledger_id, where in homes.items():
-        if where == "/l2":
-            wanted = b"".join(twin.promised[ledger_id].entries.values())
-            assert read_all(storage, ledger_id, range(5)) == wanted
-        else:
-            assert storage.homes.info(ledger_id) is None
-    assert storage.ledger_dirs == ["/l2"]
-
-
-def test_what_the_journals_have_of_a_lost_directory_is_taken_in_by_another(
-    disk: SimulatedDisk,
-) -> None:
-    twin = filled(disk)
-    twin.kill()
-
-    storage = opened(disk, ["/l1"])
-
-    assert storage.ledgers() == [0, 1, 2, 3]
-    for ledger_id in range(4):
-        wanted = b"".join(twin.promised[ledger_id].entries.values())
-        assert read_all(storage, ledger_id, range(5)) == wanted
-
-
-def test_without_a_journal_all_records_go_to_the_other(disk: SimulatedDisk) -> None:
-    twin = filled(disk)
-    twin.finish_checkpoint()
-    twin.kill()
-    before = [path for path in disk.paths(".journal") if path.startswith("/j1")]
-
-    storage = opened(disk, ["/j1"])
-
-    assert storage.journals.of(0) == storage.journals.of(1) == 0
-    storage.journal.append([FenceRecord(0), FenceRecord(1)])
-    storage.journal.sync()
-    for ledger_id in range(4):
-        assert read_all(storage, ledger_id, range(5))
-    assert [path for path in disk.paths(".journal") if path.startswith("/j1")] == before
-
-
-def test_a_ledger_with_its_key_in_one_journal_and_entries_in_another_is_whole(
-    disk: SimulatedDisk,
-) -> None:
-    """Keys go first: whichever journal is replayed before, nothing is taken for deleted."""
-    for key_in, entries_in in ((0, 1), (1, 0)):
-        disk = SimulatedDisk()
-        storage = opened(disk)
-        journals = list(storage.journals)
-        journals[key_in].append([LedgerKeyRecord(9, KEY, LedgerType.PD_JOURNAL)])
-        batch = batch_of(9, range(5))
-        journals[entries_in].append([EntriesRecord(batch), FenceRecord(9)])
-        for journal in journals:
-            journal.sync()
-        disk.crash(Random(1))
-
-        storage = opened(disk)
-
-        assert read_all(storage, 9, range(5)) == batch.body
-        info = storage.homes.info(9)
-        assert info is not None
-        assert info.is_fenced
-
-
-def test_a_journal_that_comes_back_empty_begins_at_its_start(disk: SimulatedDisk) -> None:
-    twin = filled(disk)
-    twin.finish_checkpoint()
-    twin.kill()
-    storage = opened(disk, ["/j1"])
-    storage.close()
-    for path in [one for one in disk.paths("") if one.startswith("/j1/")]:
-        disk.remove_at_rest(path)
-
-    storage = opened(disk)
-
-    assert len(storage.journals) == 2
-    assert NO_POSITION not in storage.last_mark
-    for ledger_id in range(4):
-        assert read_all(storage, ledger_id, range(5))
-
-
-@pytest.mark.parametrize("wiped", JOURNALS)
-def test_a_journal_that_was_emptied_is_missed(disk: SimulatedDisk, wiped: str) -> None:
-    """B40: a wiped one of two is no fresh one."""
-    twin = filled(disk)
-    twin.finish_checkpoint()
-    twin.kill()
-    for path in [one for one in disk.paths(".journal") if one.startswith(wiped)]:
-        disk.remove_at_rest(path)
-
-    with pytest.raises(CorruptJournalError, match="last log mark is missing"):
-        opened(disk)
-
-
-@pytest.mark.parametrize("wiped", LEDGERS)
-def test_a_ledger_directory_that_was_emptied_is_missed(disk: SimulatedDisk, wiped: str) -> None:
-    """B40: without its mark all of the journals is needed, and their beginning is gone."""
-    twin = filled(disk)
-    for _ in range(3):
-        for ledger_id in range(4):
-            last = twin.storage.homes.ledger(ledger_id).index.last_entry_id
-            twin.add(ledger_id, range(last + 1, last + 200))
-        twin.sync()
-        twin.finish_checkpoint()
-    twin.kill()
-    for path in [one for one in disk.paths("") if one.startswith(f"{wiped}/")]:
-        disk.remove_at_rest(path)
-
-    with pytest.raises(CorruptJournalError, match="missing without a mark"):
-        opened(disk)
-
-
-def test_a_mark_of_another_number_of_journals_is_refused(disk: SimulatedDisk) -> None:
-    twin = filled(disk)
-    twin.finish_checkpoint()
-    twin.kill()
-
-    with pytest.raises(CorruptRecordError, match="it is of 2 journals; the bookie has 1"):
-        storage_on(disk, journal_dir="/j1", ledger_dir=LEDGERS).open()
