@@ -3,16 +3,20 @@
 import threading
 from collections.abc import Callable
 
+import zmq
+
+from zbk.errors import ZbkError, from_wire
 from zbk.security.credentials import ANONYMOUS, Credentials
 from zbk.system.clock import monotonic_s
 from zbk.tracing.request_spans import RequestSpans
 from zbk.transport.connections import ConnectionLimits
 from zbk.transport.dealer import BookiePool
-from zbk.transport.events import DealerOptions, News, Outgoing
+from zbk.transport.events import DealerOptions, News, Outgoing, Reply
 from zbk.transport.greeting import Identity
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.transport.router import FrontLimits, FrontSecurity, RouterFront
-from zbk.wire.messages import GetBookieInfo, LacAnswer, Message
+from zbk.wire import codec
+from zbk.wire.messages import GetBookieInfo, LacAnswer, Message, Refused
 
 BOOKIE_ID = "b-1"
 INSTANCE_ID = "cluster-1"
@@ -137,3 +141,23 @@ def outgoing(
         timeout_ms,
         sum(map(len, frames)) + 100,
     )
+
+
+def error_of(reply: object) -> ZbkError:
+    """Return the error that a reply brings."""
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.outcome, ZbkError)
+    return reply.outcome
+
+
+def say(socket: zmq.Socket[bytes], *frames: bytes) -> list[bytes]:
+    """Send frames and return the frames of the answer."""
+    socket.send_multipart(frames)
+    return socket.recv_multipart()
+
+
+def refused(frames: list[bytes]) -> type[ZbkError]:
+    """Return the kind of error that an answer refuses with."""
+    answer = codec.decode_answer(frames[0])
+    assert isinstance(answer, Refused)
+    return type(from_wire(answer.code, tuple(answer.fields)))
