@@ -1,4 +1,4 @@
-"""The bodies of the metadata port, and a ZooKeeper that fails on cue."""
+"""The bodies of the metadata port, an SQLite file, and a ZooKeeper that fails on cue."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.metadata_bodies import Body, MemoryBody, SqliteBody, ZooKeeperBody
+from tests.support.sqlite_places import Place
 from tests.support.zookeeper_proxy import ZooKeeperProxy
 from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.metadata.stores.store import MetadataStore
@@ -38,6 +39,15 @@ def other(body: Body, store: MetadataStore) -> MetadataStore:
     """Another client's store of the same place."""
     assert store.get("/").version == 0
     return body.open()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A file of SQLite metadata; its stores are closed in the end."""
+    place = Place(tmp_path / "m.db")
+    yield place
+    for store in place.stores:
+        store.close()
 
 
 @pytest.fixture
