@@ -9,7 +9,10 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
+import zbk
 from pyspark_zbk import session
+from pyspark_zbk.clients import close_clients
+from tests.support.log_streams import World
 from tests.support.spark import QUICK_JAVA, QUICK_SETTINGS, DataSetName
 from tests.support.spark_python import warm_python
 from tests.support.spark_sources import MARKS
@@ -69,3 +72,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def events(spark: SparkSession, cluster: LocalCluster) -> DataSetName:
     """A data set that is not there yet."""
     return DataSetName(spark, cluster.metadata_uri, f"events-{uuid4().hex}")
+
+
+@pytest.fixture
+def world(cluster: LocalCluster) -> Iterator[World]:
+    """The cluster with a client, and the streams that a test makes on it."""
+    with zbk.connect(cluster.metadata_uri) as client:
+        made = World(cluster.metadata_uri, client)
+        yield made
+        for stream in made.streams:
+            stream.reader.stop()
+        close_clients()
