@@ -1,4 +1,4 @@
-"""A real ZooKeeper for whoever asks for it, one per test process."""
+"""A real ZooKeeper for each test process, and a name for the log of each test."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -20,3 +20,9 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local
 def zookeeper_uri(zookeeper_server: LocalZooKeeper) -> str:
     """The address of a root that nobody else uses."""
     return zookeeper_server.uri(f"/test-{uuid4().hex}/zbk")
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A log of this test's own."""
+    return str(request.node.name).replace("[", "-").replace("]", "")[:100]

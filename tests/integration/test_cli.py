@@ -13,11 +13,11 @@ from urllib.request import urlopen
 import pytest
 
 import zbk
-from tests.support.cluster import Shell, cluster
+from tests.support.cluster import Shell, client, cluster
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
-__all__ = ["cluster"]
+__all__ = ["client", "cluster"]
 
 
 @pytest.fixture
@@ -311,3 +311,59 @@ def test_nohup_keeps_an_append_running(shell: Shell) -> None:
     said, errors = process.communicate(timeout=60)
 
     assert (process.returncode, json.loads(said)["entry_count"]) == (0, 2), errors
+
+
+def test_what_log_append_writes_log_cat_reads(shell: Shell) -> None:
+    first = b"".join(b"line %d\n" % number for number in range(2_000))
+    shown = json.loads(
+        shell.run("log", "append", "cli", "--roll-size", "4KiB", "-o", "json", stdin=first).stdout
+    )
+    assert shown["entry_count"] == 2_000
+    again = json.loads(shell.run("log", "append", "cli", "-o", "json", stdin=b"more\n").stdout)
+    assert again["first"] == again["last"]
+
+    assert shell.run("log", "cat", "cli", "--lines").stdout == first + b"more\n"
+    position = again["first"]
+    assert shell.run("log", "cat", "cli", "--lines", "--from", position).stdout == b"more\n"
+
+    found = json.loads(shell.run("log", "show", "cli", "-o", "json").stdout)
+    assert found["ledger_count"] == len(found["ledgers"]) >= 2
+    assert {ledger["state"] for ledger in found["ledgers"]} == {"CLOSED"}
+    cut_command = ("log", "truncate", "cli", position, "--yes", "-o", "json")
+    cut = json.loads(shell.run(*cut_command).stdout)
+    assert cut["deleted_ledger_count"] == found["ledger_count"] - 1
+    assert shell.run("log", "cat", "cli", "--lines").stdout == b"more\n"
+    shell.run("log", "cat", "cli", "--from", shown["first"], exit_code=1)
+    shell.run("log", "delete", "cli", "--yes")
+    shell.run("log", "show", "cli", exit_code=1)
+
+
+@pytest.mark.parametrize("kind", ["log", "ledger"])
+def test_cat_follows_until_it_is_interrupted(
+    shell: Shell, client: zbk.Client, name: str, kind: str
+) -> None:
+    with client.open_log(name) as log:
+        log.append(b"first")
+        what = name if kind == "log" else str(log.ledger_id)
+        process = shell.start(kind, "cat", what, "--lines", "--follow")
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"first\n"
+        log.append(b"second")
+        assert process.stdout.readline() == b"second\n"
+        os.kill(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert b"interrupted" in said
+
+
+def test_read_follows_a_ledger_to_its_end(shell: Shell, client: zbk.Client) -> None:
+    with client.create_ledger() as ledger:
+        process = shell.start("ledger", "read", str(ledger.ledger_id), "--follow", "-o", "json")
+        assert process.stdout is not None
+        for number in range(3):
+            ledger.append(b"%d" % number)
+            assert json.loads(process.stdout.readline())["entry_id"] == number
+    rest, _ = process.communicate(timeout=30)
+
+    assert (process.returncode, rest) == (0, b"")

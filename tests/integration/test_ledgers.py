@@ -3,31 +3,21 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 import zbk
-from tests.support.cluster import cluster
+from tests.support.cluster import client, cluster, payloads_of
+from tests.support.unclosed_client import AT_EXIT
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
-__all__ = ["cluster"]
+__all__ = ["client", "cluster"]
 
 TYPES = list(zbk.LedgerType)
 DIGESTS = list(zbk.DigestType)
 PASSWORD = b"secret"
-
-
-@pytest.fixture
-def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
-    with zbk.connect(cluster.metadata_uri) as connected:
-        yield connected
-
-
-def payloads_of(reader: zbk.LedgerReader) -> list[bytes]:
-    return [bytes(entry.payload) for entry in reader.read(0, reader.last_add_confirmed)]
 
 
 @pytest.mark.parametrize("ledger_type", TYPES)
@@ -337,36 +327,6 @@ def test_a_closed_client_says_so(cluster: LocalCluster) -> None:
         client.create_ledger()
     with pytest.raises(zbk.ClientClosedError):
         ledger.append(b"x")
-
-
-AT_EXIT = """
-import atexit
-import os
-
-def append_late():  # registered first, so it runs after every other handler, ZeroMQ's among them
-    try:
-        writer.append_many([b"late" * 100_000])
-    except zbk.ClientClosedError:
-        print("closed")
-    except zbk.ForkedProcessError:
-        pass  # the child, whose parent's client goes on
-
-atexit.register(append_late)
-
-import zbk
-
-client = zbk.connect()
-writer = client.create_ledger()
-if os.environ["HOW"] == "pending":
-    futures = [writer.append_many([b"x" * 1_000] * 1_000) for _ in range(50)]
-elif os.environ["HOW"] == "fork" and os.fork() == 0:
-    raise SystemExit
-else:
-    writer.append_many([b"x" * 100_000]).result(30)
-    if os.environ["HOW"] == "fork":
-        os.wait()
-print("end")
-"""
 
 
 @pytest.mark.parametrize("how", ["idle", "pending", "fork"])

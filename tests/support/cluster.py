@@ -38,6 +38,18 @@ def zookeeper_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loca
         yield running
 
 
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
+    """A client of ``cluster``."""
+    with zbk.connect(cluster.metadata_uri) as connected:
+        yield connected
+
+
+def payloads_of(reader: zbk.LedgerReader) -> list[bytes]:
+    """Return the payloads of all entries that are confirmed to a reader."""
+    return [bytes(entry.payload) for entry in reader.read(0, reader.last_add_confirmed)]
+
+
 def lone_ledger(
     client: zbk.Client, grants: Mapping[str, Sequence[str]] | None = None
 ) -> zbk.LedgerWriter:
