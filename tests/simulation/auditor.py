@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from tests.simulation.holdings_check import HoldingsCheckBody
 from tests.simulation.kernel import MS, Node
+from tests.simulation.links import ClientPool
 from tests.simulation.live_session import LiveSession
 from tests.simulation.metadata import Done, MetadataServer
-from tests.simulation.network import ClientPool
 from tests.simulation.repair_oracle import CheckedTasks, RepairOracle
 from tests.simulation.repair_plan import InlinePool, RepairPlan, SimulatedConnection
 from tests.simulation.world import World

@@ -22,9 +22,10 @@ from tests.simulation.bookie_parts import Parts, PollTicker, Tell, never_stops
 from tests.simulation.collector import BookieCollector, UpkeepPlan
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Kernel, Node
+from tests.simulation.links import ClientPool
 from tests.simulation.live_session import LiveSession
 from tests.simulation.metadata import MetadataServer, Session
-from tests.simulation.network import ClientPool, Network
+from tests.simulation.network import Network
 from tests.simulation.oracle import BookieOracle
 from tests.simulation.recheck import BookieRecheck
 from tests.simulation.scrubber import BookieScrubber

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.kernel import Node
-from tests.simulation.network import REQUEST_SIZE, ClientPool, Link
+from tests.simulation.links import REQUEST_SIZE, ClientPool, Link
 from tests.simulation.world import World
 from zbk.errors import MalformedMessageError
 from zbk.transport import bundles

@@ -4,7 +4,7 @@ It does not know their passwords: what it asks of a ledger that was made meanwhi
 """
 
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.world import World
 from zbk.protocol.entry.digest import LEDGER_KEY_SIZE, digest_function
 from zbk.protocol.entry.entry import encode_entries

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from tests.simulation.kernel import Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from zbk.auditor.copier import Secret, event_of
 from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, info_request
 from zbk.client.cluster.requests import answer_of

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.reader import ReaderBody
 from tests.simulation.world import World
 from zbk.client.cluster.ledger_calls import LedgerRequests

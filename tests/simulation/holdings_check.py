@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 from tests.simulation.copier import HoldingsBody
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from zbk.errors import ZbkError
 from zbk.protocol.entry.words import ENTRY_ID_MAX
 from zbk.protocol.ledger.metadata import LedgerMetadata

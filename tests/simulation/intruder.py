@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.passwords import WRONG_PASSWORD, wrong_key_of
 from tests.simulation.world import World
 from zbk.protocol.entry.digest import digest_function

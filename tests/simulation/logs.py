@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.reader import LOG
 from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.world import World

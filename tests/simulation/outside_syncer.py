@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.world import World
 from zbk.durability.level import level_of
 from zbk.durability.outside_sync import (

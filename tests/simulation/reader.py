@@ -6,7 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.world import World
 from tests.support.history import Event, hash_of
 from zbk.client.cluster.ledger_calls import body_of, lac_of

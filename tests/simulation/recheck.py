@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from tests.simulation.copier import CopyBody, HoldingsBody
 from tests.simulation.kernel import MS, SECOND, Node
+from tests.simulation.links import ClientPool
 from tests.simulation.metadata import MetadataServer, Session
-from tests.simulation.network import ClientPool
 from tests.simulation.oracle import BookieOracle
 from zbk.actors.identity.losses import Losses
 from zbk.durability.limbo_recheck import (

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from tests.simulation.kernel import MS, Node
+from tests.simulation.links import ClientPool
 from tests.simulation.metadata import Session
-from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.operations.recovery_pump import event_of, request_of

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias, assert_never
 
 from tests.simulation.copier import CopyBody, HoldingsBody
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.repair_oracle import RepairOracle
 from tests.simulation.repair_plan import SimulatedConnection

@@ -28,9 +28,9 @@ from tests.simulation.faults import Faults
 from tests.simulation.follower import SimulatedFollower, TailClient
 from tests.simulation.intruder import SimulatedIntruder
 from tests.simulation.kernel import MS, SECOND, Node, RunCutError
+from tests.simulation.links import ClientPool
 from tests.simulation.logs import SimulatedLogOwner
 from tests.simulation.nemesis import Client, Nemesis
-from tests.simulation.network import ClientPool
 from tests.simulation.outside_syncer import SimulatedOutsideSyncer
 from tests.simulation.principals import GUEST
 from tests.simulation.reader import ReaderBody, SimulatedReader

@@ -18,7 +18,7 @@ import msgspec
 
 from tests.simulation.bundling_link import BundlingPool
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import Outstanding
+from tests.simulation.links import Outstanding
 from tests.simulation.world import World
 from tests.simulation.writer import Plan
 from tests.simulation.writer_oracle import WriterOracle, may_lose

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulation.kernel import MS, Node
+from tests.simulation.links import ClientPool
 from tests.simulation.live_session import LiveSession
-from tests.simulation.network import ClientPool
 from tests.simulation.repair_body import RepairBody
 from tests.simulation.repair_oracle import RepairOracle
 from tests.simulation.repair_plan import RepairPlan, SimulatedConnection

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.simulation.kernel import MS, Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.world import World
 from tests.simulation.writer_health import WriterHealth
 from tests.simulation.writer_oracle import WriterOracle, may_lose
