@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from tests.simulation.bookie_parts import Inbox, Parts, SyncingBookie, Tell, never_stops
 from tests.simulation.kernel import Kernel, Node
 from zbk.actors.serve.journal import NoteSynced
+from zbk.actors.serve.log_syncs import LogsSynced
 from zbk.actors.serve.sync_queue import (
     AppendGroup,
     Synced,
@@ -31,7 +32,7 @@ class JournalingBookie(SyncingBookie, Protocol):
         """Send answers."""
         ...
 
-    def tell_synced(self, message: Synced) -> None:
+    def tell_synced(self, message: Synced | LogsSynced) -> None:
         """Notify the storage actor of a sync, some time later."""
         ...
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from tests.simulation.kernel import MS
 from tests.simulation.oracle import BookieOracle
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.serve.journal import JournalActor
 from zbk.actors.serve.journal_times import NO_WRITE, WriteTime
 from zbk.actors.serve.log_sync import LogSyncActor
 from zbk.actors.serve.read import ReadActor
-from zbk.actors.serve.storage import StorageActor
+from zbk.actors.serve.storage import StorageActor, StorageMessage, WatchesDue
 from zbk.actors.serve.sync_queue import (
     AppendGroup,
     SyncProgress,
@@ -125,26 +126,35 @@ class Parts:
 class PollingBookie(Protocol):
     """What a ticker needs of its bookie."""
 
-    def poll_every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Do something again and again until it is taken back."""
+    def later(self, delay_us: int, action: Callable[..., None], *arguments: object) -> None:
+        """Do something later, in this life."""
         ...
 
-    def poll_no_more(self) -> None:
-        """Take it back."""
+    def tell_storage_actor(self, message: StorageMessage) -> None:
+        """Give the storage actor a message to handle."""
         ...
 
 
 class PollTicker:
-    """The ticker of a bookie, as the storage actor knows it."""
+    """The ticker of a bookie, as the storage actor knows it: it says when long polls are due."""
 
     def __init__(self, bookie: PollingBookie) -> None:
         self._bookie = bookie
+        self._action: Callable[[], None] | None = None
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        self._bookie.poll_every(interval_ms, action)
+        """Do something again and again until it is taken back."""
+        self._action = action
+        self._bookie.later(interval_ms * MS, self._poll, interval_ms, action)
 
     def cancel(self, _action: Callable[[], None]) -> None:
-        self._bookie.poll_no_more()
+        """Take it back."""
+        self._action = None
+
+    def _poll(self, interval_ms: int, action: Callable[[], None]) -> None:
+        if self._action is action:
+            self._bookie.tell_storage_actor(WatchesDue())
+            self._bookie.later(interval_ms * MS, self._poll, interval_ms, action)
 
 
 def never_stops(error: BaseException) -> None:

@@ -124,7 +124,7 @@ class Nemesis:
         bookie = self._bookie()
         if bookie is not None:
             skip_count = self._world.tape.draw(6)
-            path_part = self._world.tape.pick(("", *bookie.journal_dirs))
+            path_part = self._world.tape.pick(("", *bookie.directories.journals))
             bookie.disk.faults.append(Fault(operation, error, skip_count, path_part))
             self._watch(bookie)
             if self._world.tape.draw(2):

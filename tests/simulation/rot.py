@@ -72,7 +72,7 @@ def lose_files(bookie: SimulatedBookie, tape: Tape) -> list[str]:
 
 def _one_or_all(bookie: SimulatedBookie, tape: Tape) -> str:
     """Return how the paths begin from which files are to be taken."""
-    directories = bookie.ledger_dirs
+    directories = bookie.directories.ledgers
     if len(directories) == 1 or not tape.draw(4):
         return "/"
     bookie.kernel.sometimes["bookie: files of one of its directories vanish"] += 1
@@ -94,7 +94,7 @@ def _proven_records(bookie: SimulatedBookie) -> list[Span]:
     owner = bookie.bookie_id.encode()
     return [
         span
-        for directory in bookie.journal_dirs
+        for directory in bookie.directories.journals
         for span in _proven_in(bookie.disk, directory, owner)
     ]
 
