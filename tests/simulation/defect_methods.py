@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tests.simulation.bookie_parts import TimedSyncQueue
-from tests.support.simulated_disk import SimulatedFile
+from tests.support.simulated_file import SimulatedFile
 from zbk.actors.serve.add_requests import AddRequests
 from zbk.actors.serve.journal import JournalActor, WriteMessage
 from zbk.actors.serve.ledger_table import LedgerSlot

@@ -34,7 +34,8 @@ from tests.simulation.run import Outcome, run_seed
 from tests.simulation.stepped_actor import SteppedActor
 from tests.simulation.undisturbed import undisturbed
 from tests.simulation.world import Parts, World
-from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_file import SimulatedFile
 from zbk.actors.identity import losses
 from zbk.actors.identity.history import BookieHistory
 from zbk.actors.identity.losses import Losses

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.tape import Tape
-from tests.support.simulated_disk import SECTOR_SIZE, SimulatedDisk
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_inode import SECTOR_SIZE
 from zbk.storage.entry_logs.format import BLOCK_MAGIC
 from zbk.storage.index.census import CENSUS_NAME
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE, segment_ids

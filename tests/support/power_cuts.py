@@ -10,16 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 
 from tests.support.crash_points import STEP_COUNT_MAX
-from tests.support.simulated_disk import (
-    SECTOR_SIZE,
-    SimulatedCrash,
-    SimulatedDisk,
-    _apply,
-    _Inode,
-    _put,
-    _resize,
-    _Write,
-)
+from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk, _apply
+from tests.support.simulated_inode import SECTOR_SIZE, Inode, Write, put, resize
 
 ALL_COUNT_MAX = 6
 """Units of which all subsets are tried."""
@@ -73,7 +65,7 @@ def _subsets(unit_count: int, rng: Random, count_max: int) -> Iterator[Collectio
                 yield [unit for unit in everything if rng.random() < 0.5]
 
 
-def _inodes(disk: SimulatedDisk) -> list[_Inode]:
+def _inodes(disk: SimulatedDisk) -> list[Inode]:
     """Return all files that have or had a name, in an order that a copy keeps."""
     found = {id(inode): inode for _, inode in sorted(disk._durable_names.items())}
     for change in disk._pending_names:
@@ -86,7 +78,7 @@ def _units(disk: SimulatedDisk) -> list[tuple[int, int, int]]:
     units = [(-1, number, 0) for number in range(len(disk._pending_names))]
     for inode_no, inode in enumerate(_inodes(disk)):
         for number, change in enumerate(inode.pending):
-            size = len(change.data) if isinstance(change, _Write) else 1
+            size = len(change.data) if isinstance(change, Write) else 1
             units += [(inode_no, number, at) for at in range(0, size, SECTOR_SIZE)]
     return units
 
@@ -99,11 +91,11 @@ def _lose(disk: SimulatedDisk, kept: Sequence[tuple[int, int, int]]) -> None:
             continue
         inode = inodes[inode_no]
         change = inode.pending[number]
-        if isinstance(change, _Write):
+        if isinstance(change, Write):
             sector = change.data[at : at + SECTOR_SIZE]
-            inode.durable = _put(inode.durable, change.offset + at, sector)
+            inode.durable = put(inode.durable, change.offset + at, sector)
         else:
-            inode.durable = _resize(inode.durable, change.size)
+            inode.durable = resize(inode.durable, change.size)
     for inode in inodes:
         inode.pending = []
         inode.show_durable()

@@ -4,7 +4,8 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_file import SimulatedFile
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.scrub.scrub_effects import (

@@ -18,16 +18,16 @@ longer than fits is done in part, then fails; an allocation, or a new file, fail
 
 import copy
 import errno
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from random import Random
 from typing import Any, Self
 
 import msgspec
 
+from tests.support.simulated_file import FilesTogether, LockFile, SimulatedFile
+from tests.support.simulated_inode import Inode
 from zbk.errors import OutOfDescriptorsError
-from zbk.system.files import Buffer, Disk, File, FsyncError
-
-SECTOR_SIZE = 512
+from zbk.system.files import Disk, File, FsyncError
 
 
 class SimulatedCrash(BaseException):
@@ -41,207 +41,6 @@ class Fault(msgspec.Struct):
     error: int
     skip_count: int = 0
     path_part: str = ""
-
-
-class _Write(msgspec.Struct, frozen=True):
-    number: int
-    offset: int
-    data: bytes  # whole sectors as they were after the write, but for the end of the file
-
-
-class _Resize(msgspec.Struct, frozen=True):
-    number: int
-    size: int
-
-
-class _Inode:
-    """A file. Contents that do not change are ``bytes``, which copies share."""
-
-    def __init__(self) -> None:
-        self.visible: bytes | bytearray = b""
-        self.durable: bytes | bytearray = b""
-        self.pending: list[_Write | _Resize] = []
-
-    def copy(self) -> "_Inode":
-        other = object.__new__(_Inode)
-        other.visible = self.visible = bytes(self.visible)
-        other.durable = self.durable = bytes(self.durable)
-        other.pending = list(self.pending)
-        return other
-
-    def show_durable(self) -> None:
-        """Show programs what is on the platter: the page cache is gone."""
-        self.visible = self.durable = bytes(self.durable)
-
-    def state(self) -> Hashable:
-        changes = tuple(
-            (one.offset, one.data) if isinstance(one, _Write) else one.size for one in self.pending
-        )
-        return bytes(self.visible), bytes(self.durable), changes
-
-    def write(self, number: int, offset: int, data: bytes) -> None:
-        visible = self.visible = _put(self.visible, offset, data)
-        end = offset + len(data)
-        if offset % SECTOR_SIZE or (end % SECTOR_SIZE and end != len(visible)):
-            offset -= offset % SECTOR_SIZE
-            data = bytes(visible[offset : end + -end % SECTOR_SIZE])
-        self.pending.append(_Write(number, offset, data))
-
-    def resize(self, number: int, size: int) -> None:
-        self.visible = _resize(self.visible, size)
-        self.pending.append(_Resize(number, size))
-
-    def sync(self, until: int | None = None) -> None:
-        """Bring what is pending, up to a change, to the platter; what a failure lost stays lost."""
-        if not self.pending:
-            return
-        late = [] if until is None else [c for c in self.pending if c.number > until]
-        for change in self.pending[: len(self.pending) - len(late)]:
-            if isinstance(change, _Write):
-                self.durable = _put(self.durable, change.offset, change.data)
-            else:
-                self.durable = _resize(self.durable, change.size)
-        self.pending = late
-
-    def lose(self, rng: Random, keep_share: float, *, is_torn_anywhere: bool) -> None:
-        """Bring an arbitrary part of what is pending to the platter; forget the rest."""
-        for change in self.pending:
-            match change:
-                case _Resize(_, size):
-                    if rng.random() < keep_share:
-                        self.durable = _resize(self.durable, size)
-                case _Write(_, offset, data):
-                    for at in range(0, len(data), SECTOR_SIZE):
-                        if rng.random() < keep_share:
-                            sector = data[at : at + SECTOR_SIZE]
-                            if is_torn_anywhere and rng.random() < 0.2:
-                                sector = sector[: rng.randrange(len(sector) + 1)]
-                            self.durable = _put(self.durable, offset + at, sector)
-        self.pending = []
-
-
-class SimulatedFile:
-    """An open file; dead after a crash."""
-
-    def __init__(self, disk: "SimulatedDisk", inode: _Inode, path: str) -> None:
-        self._disk = disk
-        self._inode = inode
-        self._life = disk.life
-        self._path = path
-        self.is_open = True
-        disk.open_count += 1
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    def pread(self, size: int, offset: int) -> bytes:
-        if self._life != self._disk.life or not self.is_open:
-            self._check_alive()
-        self._disk.fail_on("pread", self._path)
-        return bytes(self._inode.visible[offset : offset + size])
-
-    def skip_zeros(self, offset: int) -> int:
-        rest = self.pread(self.size(), offset)
-        return offset + len(rest) - len(rest.lstrip(b"\0"))
-
-    def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
-        self._check_alive()
-        data = b"".join(buffers)
-        try:
-            self._disk.fail_on("pwrite", self._path)
-        except OSError:  # a short write comes first
-            self._inode.write(self._disk.next_change(), offset, data[: len(data) // 2])
-            raise
-        if self._disk.capacity is not None:
-            self._write_what_fits(offset, data)
-        self._inode.write(self._disk.next_change(), offset, data)
-        self._disk.step()  # behind: the bytes may reach the platter
-        return len(data)
-
-    def _write_what_fits(self, offset: int, data: bytes) -> None:
-        """Return if all of it fits; else write what does, and fail."""
-        size = len(self._inode.visible)
-        room = size + self._disk.free_size("")
-        if offset + len(data) > max(room, size):
-            if room > offset:
-                self._inode.write(self._disk.next_change(), offset, data[: room - offset])
-            raise OSError(errno.ENOSPC, "the simulated disk is full", self._path)
-
-    def sync(self) -> None:
-        self._check_alive()
-        try:
-            self._disk.fail_on("sync", self._path)
-        except OSError:  # the pages are clean now, and the platter has some of them
-            self._inode.lose(Random(self._disk.operation_count), 0.5, is_torn_anywhere=False)
-            raise
-        self._disk.step()
-        self._inode.sync(self._disk.sync_until)
-
-    def allocate(self, size: int) -> None:
-        self._check_alive()
-        self._disk.fail_on("allocate", self._path)
-        if size > len(self._inode.visible) + self._disk.free_size(""):
-            raise OSError(errno.ENOSPC, "the simulated disk is full", self._path)
-        if size > len(self._inode.visible):
-            self._inode.resize(self._disk.next_change(), size)
-        self._disk.step()
-
-    def truncate(self, size: int) -> None:
-        self._check_alive()
-        self._disk.fail_on("truncate", self._path)
-        self._inode.resize(self._disk.next_change(), size)
-        self._disk.step()
-
-    def size(self) -> int:
-        self._check_alive()
-        return len(self._inode.visible)
-
-    def close(self) -> None:
-        if self.is_open:
-            self.is_open = False
-            if self._life == self._disk.life:
-                self._disk.open_count -= 1
-
-    def _check_alive(self) -> None:
-        assert self._life == self._disk.life, "a file of before the crash"
-        if not self.is_open:
-            raise OSError(errno.EBADF, "closed", self._path)
-
-
-class _Lock(SimulatedFile):
-    """The file of a lock, which is held until it is closed."""
-
-    def close(self) -> None:
-        super().close()
-        if self._life == self._disk.life:
-            self._disk.unlock(self._path)
-
-
-class _Together:
-    """All files below a directory, to be synced at once; a real disk syncs others, too."""
-
-    def __init__(self, disk: "SimulatedDisk", path: str) -> None:
-        self._disk = disk
-        self._life = disk.life
-        self._path = path
-        disk.open_count += 1
-
-    def sync(self) -> None:
-        inodes = [self._disk.inode(path) for path in self._disk.paths(f"{self._path}/")]
-        try:
-            self._disk.fail_on("sync_disk", self._path)
-        except OSError:
-            for inode in inodes:
-                inode.lose(Random(self._disk.operation_count), 0.5, is_torn_anywhere=False)
-            raise
-        self._disk.step()
-        for inode in inodes:
-            inode.sync(self._disk.sync_until)
-
-    def close(self) -> None:
-        if self._life == self._disk.life:
-            self._disk.open_count -= 1
 
 
 class SimulatedDisk:
@@ -261,9 +60,9 @@ class SimulatedDisk:
         self.descriptor_count = 0
         self.without_descriptor = range(0)
         self._directories = {""}
-        self._names: dict[str, _Inode] = {}
-        self._durable_names: dict[str, _Inode] = {}
-        self._pending_names: list[dict[str, _Inode | None]] = []
+        self._names: dict[str, Inode] = {}
+        self._durable_names: dict[str, Inode] = {}
+        self._pending_names: list[dict[str, Inode | None]] = []
         self._locks: set[str] = set()
         self._listings: dict[str, list[str]] = {}  # by directory, until a name in it changes
 
@@ -271,7 +70,7 @@ class SimulatedDisk:
         """Return a copy at a tenth of what the general way costs: some tests make thousands."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        copies: dict[_Inode | None, Any] = {None: None}
+        copies: dict[Inode | None, Any] = {None: None}
         changes: list[dict[str, Any]] = [
             self._names, self._durable_names, *self._pending_names,
         ]  # fmt: skip
@@ -298,7 +97,7 @@ class SimulatedDisk:
                 raise FileNotFoundError(errno.ENOENT, "no directory", path)
             if not self.free_size(path):
                 raise OSError(errno.ENOSPC, "the simulated disk is full", path)
-            self._rename({path: _Inode()})
+            self._rename({path: Inode()})
             self.step()
         self.fail_on("open", path)
         if path not in self._names:
@@ -371,9 +170,9 @@ class SimulatedDisk:
     def open_disk(self, path: str) -> Disk | None:
         assert path in self._directories
         self._take_descriptor(path)
-        return _Together(self, path)
+        return FilesTogether(self, path)
 
-    def inode(self, path: str) -> _Inode:
+    def inode(self, path: str) -> Inode:
         """Return what has a name."""
         return self._names[path]
 
@@ -395,7 +194,7 @@ class SimulatedDisk:
             return None
         self._locks.add(path)
         self.open(path, create=path not in self._names).close()
-        return _Lock(self, self._names[path], path)
+        return LockFile(self, self._names[path], path)
 
     def unlock(self, path: str) -> None:
         """Release a lock."""
@@ -465,7 +264,7 @@ class SimulatedDisk:
 
     def state(self) -> Hashable:
         """Return what a crash can leave: disks with equal states have the same futures."""
-        numbers: dict[_Inode | None, int] = {None: -1}
+        numbers: dict[Inode | None, int] = {None: -1}
         changes: list[dict[str, Any]] = [
             dict(sorted(self._names.items())),
             dict(sorted(self._durable_names.items())),
@@ -503,14 +302,14 @@ class SimulatedDisk:
         self._durable_names.pop(path, None)
         self._listings.pop(_parent(path), None)
 
-    def _rename(self, change: dict[str, _Inode | None]) -> None:
+    def _rename(self, change: dict[str, Inode | None]) -> None:
         _apply(self._names, change)
         self._pending_names.append(change)
         for path in change:
             self._listings.pop(_parent(path), None)
 
 
-def _apply(names: dict[str, _Inode], change: dict[str, _Inode | None]) -> None:
+def _apply(names: dict[str, Inode], change: dict[str, Inode | None]) -> None:
     for path, inode in change.items():
         if inode is None:
             names.pop(path, None)
@@ -520,22 +319,3 @@ def _apply(names: dict[str, _Inode], change: dict[str, _Inode | None]) -> None:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _put(content: bytes | bytearray, offset: int, data: bytes) -> bytearray:
-    """Return the content, changed; only ``bytes`` are copied."""
-    changed = content if isinstance(content, bytearray) else bytearray(content)
-    if len(changed) < offset:
-        changed.extend(bytes(offset - len(changed)))
-    changed[offset : offset + len(data)] = data
-    return changed
-
-
-def _resize(content: bytes | bytearray, size: int) -> bytearray:
-    """Return the content, cut or filled up; only ``bytes`` are copied."""
-    changed = content if isinstance(content, bytearray) else bytearray(content)
-    if size < len(changed):
-        del changed[size:]
-    else:
-        changed.extend(bytes(size - len(changed)))
-    return changed

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from tests.support.simulated_disk import SECTOR_SIZE, Fault, SimulatedCrash, SimulatedDisk
+from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
+from tests.support.simulated_inode import SECTOR_SIZE
 from zbk.system.files import File
 
 SEEDS = range(60)
