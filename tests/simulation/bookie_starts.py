@@ -107,13 +107,13 @@ class BookieStarts:
     def note_whole_again(self, storage: BookieStorage) -> None:
         """Note which ledgers the start says are whole though their index was lost."""
         limbo, oracle, current = storage.limbo, self._bookie.oracle, self._metadata.current
-        for ledger_id in sorted(oracle.lost):
+        for ledger_id in sorted(oracle.losses.lost):
             metadata = current.get(ledger_id)
             kind = None if metadata is None else metadata.ledger_type
             is_lost = ledger_id in limbo.lost_indexes
             if is_lost and not limbo.limbo.is_miss_unknown(ledger_id, kind):
                 self._bookie.node.kernel.sometimes["limbo: a lost index is whole again"] += 1
-                oracle.cleared([(ledger_id, ledger_id)], current)
+                oracle.losses.cleared([(ledger_id, ledger_id)], current)
 
     def is_in_limbo(self, *, has_lost_fences: bool) -> bool:
         """Return whether ledgers are in limbo after losses that may, or cannot, include fences."""

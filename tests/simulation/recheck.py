@@ -127,11 +127,11 @@ class BookieRecheck:
 
     def _clear(self, ranges: list[tuple[int, int]]) -> None:
         oracle = self._bookie.oracle
-        oracle.clearing += ranges
+        oracle.losses.clearing += ranges
         if self._losses.clear(ranges):
             self._has_cleared = True
-            oracle.cleared(ranges, self._metadata.current)
-        del oracle.clearing[-len(ranges) :]  # not if the process has ended
+            oracle.losses.cleared(ranges, self._metadata.current)
+        del oracle.losses.clearing[-len(ranges) :]  # not if the process has ended
 
     # ------------------------------------------------------------------ one ledger
 

@@ -50,14 +50,14 @@ def denials(oracle: BookieOracle) -> list[str]:
 
 
 def test_what_is_wanted_here_and_not_here_again_may_not_be_denied(oracle: BookieOracle) -> None:
-    oracle.cleared(EVERY_LEDGER, {L: OURS})
+    oracle.losses.cleared(EVERY_LEDGER, {L: OURS})
 
     assert denials(oracle) == ["I24"]
 
 
 def test_what_is_here_again_owes_nothing(oracle: BookieOracle) -> None:
     store(oracle)
-    oracle.cleared(EVERY_LEDGER, {L: OURS})
+    oracle.losses.cleared(EVERY_LEDGER, {L: OURS})
 
     assert denials(oracle) == []
 
@@ -65,9 +65,9 @@ def test_what_is_here_again_owes_nothing(oracle: BookieOracle) -> None:
 def test_an_ensemble_that_names_it_later_counts_none_of_its_answers_of_before(
     oracle: BookieOracle,
 ) -> None:
-    oracle.cleared(EVERY_LEDGER, {L: OTHERS})
-    oracle.lost[L].add(7)  # at an unclean stop
-    oracle.cleared(EVERY_LEDGER, {L: OURS})
+    oracle.losses.cleared(EVERY_LEDGER, {L: OTHERS})
+    oracle.losses.lost[L].add(7)  # at an unclean stop
+    oracle.losses.cleared(EVERY_LEDGER, {L: OURS})
 
     assert denials(oracle) == []
 
@@ -76,7 +76,7 @@ def test_neither_does_one_that_names_it_again(oracle: BookieOracle) -> None:
     """Seed 500: its place was taken, and given back, while it was in limbo."""
     oracle.metadata_changed(OTHERS)
     oracle.metadata_changed(OURS)
-    oracle.cleared(EVERY_LEDGER, {L: OURS})
+    oracle.losses.cleared(EVERY_LEDGER, {L: OURS})
 
     assert denials(oracle) == []
 
@@ -86,8 +86,8 @@ def test_what_was_leaving_limbo_when_the_process_ended_may_be_denied(
     oracle: BookieOracle, ledger_id: int, found: list[str]
 ) -> None:
     """Seed 106010857: the file without the ledger was there, and the answer to that was not."""
-    oracle.lost[ledger_id].add(7)
-    oracle.clearing.append((L, L))
+    oracle.losses.lost[ledger_id].add(7)
+    oracle.losses.clearing.append((L, L))
     read = Read(
         request_id=1,
         ledger_id=ledger_id,
@@ -104,10 +104,10 @@ def test_what_was_leaving_limbo_when_the_process_ended_may_be_denied(
 
 
 def test_the_next_wipe_makes_it_owe_again(oracle: BookieOracle) -> None:
-    oracle.cleared(EVERY_LEDGER, {L: OTHERS})
+    oracle.losses.cleared(EVERY_LEDGER, {L: OTHERS})
     store(oracle)
     oracle.wiped()
-    oracle.cleared(EVERY_LEDGER, {L: OURS})
+    oracle.losses.cleared(EVERY_LEDGER, {L: OURS})
 
     assert denials(oracle) == ["I24"]
 

@@ -256,7 +256,7 @@ class World:
         members = [members[slot] for slot in metadata.quorum.write_set(entry_id)]
         acked_us = self._acked_us.get((ledger_id, entry_id), -1)
         for bookie in members:
-            lost_us = bookie.oracle.lost_us.get((ledger_id, entry_id), -1)
+            lost_us = bookie.oracle.losses.lost_us.get((ledger_id, entry_id), -1)
             if bookie.oracle.has(ledger_id, entry_id) and lost_us < acked_us:
                 text = f"ledger {ledger_id} was recovered to {end}; {bookie.bookie_id} has"
                 self.violated("I20", f"{text} entry {entry_id}, which was acknowledged")
