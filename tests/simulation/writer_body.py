@@ -1,7 +1,7 @@
 """The body of a writer in the simulation, around the real ``WriterCore``.
 
-It does what ``zbk.client.write.writer_actor`` does: requests out, news in, changes of the metadata
-through the real ``LedgerStore``. What becomes of each call goes into the history.
+It does what ``zbk.client.write.writer_actor`` does: requests out, news in, and the close of the
+ledger in the metadata. What becomes of each call goes into the history.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,54 +12,29 @@ import msgspec
 from tests.simulation.kernel import MS, Node
 from tests.simulation.links import ClientPool
 from tests.simulation.world import World
+from tests.simulation.writer_ensemble import WriterEnsemble
 from tests.simulation.writer_health import WriterHealth
 from tests.simulation.writer_oracle import WriterOracle, may_lose
+from tests.simulation.writer_requests import AddKey, LacKey, SyncKey, WriterRequests, event_of
 from tests.support.history import Event
 from zbk.errors import (
     BookieUnavailableError,
-    LedgerFencedError,
     MetadataUnavailableError,
     NotDurableError,
-    NotEnoughBookiesError,
     ZbkError,
 )
 from zbk.metadata.records.ledger_closing import MissingReport
-from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
+from zbk.protocol.ledger.changes import close_by_writer
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write import events as ev
-from zbk.protocol.write.catch_up import CatchUp, SendCatchUp
-from zbk.transport.events import BookieDown, BookieUp, News, Reply
+from zbk.transport.events import News, Reply
 from zbk.wire.codec import encode_batch
-from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
+from zbk.wire.messages import Add, Sync, WriteLac
 
 TICK_US: Final = 100 * MS
 CLOSE_ATTEMPT_COUNT_MAX: Final = 20
 CLOSE_WAIT_MS: Final = 300
 STUCK_CLOSE_COUNT_MAX: Final = 4
-
-
-class AddKey(msgspec.Struct, frozen=True):
-    slot: int
-    first_entry_id: int
-    epoch: int
-
-
-class SyncKey(msgspec.Struct, frozen=True):
-    slot: int
-    sync_id: int
-    epoch: int
-
-
-class LacKey(msgspec.Struct, frozen=True):
-    slot: int
-    lac: int
-    epoch: int
-
-
-class CatchUpKey(msgspec.Struct, frozen=True):
-    slot: int
-    change_id: int
 
 
 class Flush(msgspec.Struct, frozen=True):
@@ -90,14 +65,11 @@ class WriterBody:
         self._health = WriterHealth(world, metadata, self.core)
         self._on_failed = on_failed
         session = world.session(node.name)
-        self._ledgers = session.ledgers()
+        self._requests = WriterRequests(world, metadata, self.core)
+        self._ensemble = WriterEnsemble(self, self._requests, session.ledgers())
         self._closer = session.closer()
-        self._bookies = list(metadata.last_fragment.bookies)
-        self._deliver: list[Callable[[News], None]] = [self._news_of(b) for b in self._bookies]
-        self._key = world.ledger_key(self.ledger_id)
         self._synced_id = -1
         self._sync_done: dict[int, Callable[[ZbkError | None], None]] = {}
-        self._changing: tuple[ev.ChangeEnsemble, CatchUp] | None = None
         self._close_left = CLOSE_ATTEMPT_COUNT_MAX
         self._stuck_left = STUCK_CLOSE_COUNT_MAX
         if accepts_loss is None:
@@ -107,22 +79,21 @@ class WriterBody:
             world, lambda: self.metadata, self.core, accepts_loss=accepts_loss
         )
         self._on_closed: Callable[[ZbkError | None], None] = lambda _error: None
-        for bookie_id, deliver in zip(self._bookies, self._deliver, strict=True):
-            self.pool.link(bookie_id).subscribe(deliver)
+        self._ensemble.subscribe()
         self.node.after(TICK_US, self._tick)
 
     # ------------------------------------------------------------------ what applications call
 
     def append(self, begun: list[Event], payloads: list[bytes]) -> None:
         """Append; the calls were noted by the caller."""
-        self._handle(ev.Append(begun, payloads))
+        self.handle(ev.Append(begun, payloads))
 
     def sync(self, done: Callable[[ZbkError | None], None] | None = None) -> None:
         """Call ``sync()``."""
         begun = self._invoke("sync")
         if done is not None:
             self._sync_done[begun.index] = done
-        self._handle(ev.SyncRequested(begun))
+        self.handle(ev.SyncRequested(begun))
 
     def _sync_ended(self, begun: Event, error: ZbkError | None) -> None:
         done = self._sync_done.pop(begun.index, None)
@@ -131,7 +102,7 @@ class WriterBody:
 
     def flush(self, done: Callable[[ZbkError | None], None]) -> None:
         """Report when everything appended before is answered."""
-        self._handle(ev.Append(Flush(done), []))
+        self.handle(ev.Append(Flush(done), []))
 
     def close(self, done: Callable[[ZbkError | None], None] = lambda _error: None) -> None:
         """Call ``close()``."""
@@ -140,7 +111,7 @@ class WriterBody:
 
     def _ask_close(self) -> None:
         event = ev.CloseRequested(self._invoke("close"), CLOSE_WAIT_MS, self._accepts_loss)
-        self._handle(event)
+        self.handle(event)
 
     def give_up(self) -> None:
         """Forget everything: whoever waits never hears."""
@@ -164,32 +135,18 @@ class WriterBody:
         next_tick_ms = self.core.next_tick_ms
         is_due = next_tick_ms is not None and next_tick_ms <= self.node.now_ms()
         if is_due or self.core.is_watching:
-            self._handle(ev.Tick())
+            self.handle(ev.Tick())
         self.node.after(TICK_US, self._tick)
-
-    def _news_of(self, bookie_id: str) -> Callable[[News], None]:
-        def deliver(news: News) -> None:
-            if bookie_id not in self._bookies or self.is_over:
-                return
-            slot = self._bookies.index(bookie_id)
-            match news:
-                case BookieUp():
-                    self._handle(ev.SlotUp(slot, news.incarnation))
-                case BookieDown():
-                    self._handle(ev.SlotDown(slot, news.error))
-                case Reply():
-                    raise AssertionError("replies go to whoever asked")
-
-        return deliver
 
     def _on_reply(self, news: News) -> None:
         assert isinstance(news, Reply), "each question gets a reply"
         if not self.is_over:
-            event = _event_of(news)
+            event = event_of(news)
             if event is not None:
-                self._handle(event)
+                self.handle(event)
 
-    def _handle(self, event: ev.Event) -> None:
+    def handle(self, event: ev.Event) -> None:
+        """Hand the core what has happened; carry out what it wants."""
         effects = self.core.handle(event, self.node.now_ms())
         for effect in effects:
             self._carry_out(effect)
@@ -203,7 +160,7 @@ class WriterBody:
             case ev.SendAdd():
                 self._send_add(effect)
             case ev.SendSync():
-                request = self._sync_request(effect.slot, effect.lac)
+                request = self._requests.sync(effect.slot, effect.lac)
                 key = SyncKey(effect.slot, effect.sync_id, effect.epoch)
                 self._ask(effect.slot, request, (), key)
             case ev.SendLac():
@@ -222,7 +179,7 @@ class WriterBody:
                 self._sync_ended(effect.ticket, effect.error)
             case ev.ChangeEnsemble():
                 self._oracle.changes(effect)
-                self._change_ensemble(effect)
+                self._ensemble.change(effect)
             case ev.ReportMissing():
                 self._report(effect)
             case ev.CloseLedger():
@@ -232,54 +189,25 @@ class WriterBody:
                 self._close_failed(effect.error)
             case ev.SlotSuspect():
                 self.node.trace(f"slot {effect.slot} is suspect: {effect.error!r}")
-                self.pool.link(self._bookies[effect.slot]).reset(effect.error)
+                self.pool.link(self._ensemble.bookies[effect.slot]).reset(effect.error)
 
     def _send_add(self, effect: ev.SendAdd) -> None:
         batch = effect.batch
         self._oracle.sent(batch.entry_ids[-1])
-        request = self._add_request(batch, effect.lac, effect.slot)
+        request = self._requests.add(batch, effect.lac, effect.slot)
         key = AddKey(effect.slot, batch.first_entry_id, effect.epoch)
         self._ask(effect.slot, request, encode_batch(batch), key)
 
-    def _sync_request(self, slot: int, lac: int) -> Sync:
-        return Sync(
-            request_id=0,
-            ledger_id=self.ledger_id,
-            ledger_key=self._key,
-            lac=lac,
-            stripe=self.core.stripes[slot] or msgspec.UNSET,
-        )
-
-    def _add_request(self, batch: EntryBatch, lac: int, slot: int) -> Add:
-        return Add(
-            request_id=0,
-            ledger_id=self.ledger_id,
-            ledger_key=self._key,
-            ledger_type=self.metadata.ledger_type,
-            first_entry_id=batch.first_entry_id,
-            count=batch.count,
-            lac=lac,
-            checksum=batch.checksum,
-            is_striped=not batch.is_in_a_row,
-            stripe=self.core.stripes[slot] or msgspec.UNSET,
-        )
-
     def _send_lac(self, effect: ev.SendLac) -> None:
         self.world.sometimes["writer: tells its LAC while it is idle"] += 1
-        request = WriteLac(
-            request_id=0,
-            ledger_id=self.ledger_id,
-            ledger_key=self._key,
-            ledger_type=self.metadata.ledger_type,
-            lac=effect.lac,
-        )
+        request = self._requests.lac(effect.lac)
         self._ask(effect.slot, request, (), LacKey(effect.slot, effect.lac, effect.epoch))
 
     def _ask(
         self, slot: int, request: Add | Sync | WriteLac, frames: Sequence[Any], key: object
     ) -> None:
         whole = tuple(bytes(frame) for frame in frames)
-        self.pool.request(self._bookies[slot], request, whole, key, self._on_reply)
+        self.pool.request(self._ensemble.bookies[slot], request, whole, key, self._on_reply)
 
     def _acked(self, tickets: Sequence[ev.AckedTicket]) -> None:
         for ticket, first, _count in tickets:
@@ -304,104 +232,6 @@ class WriterBody:
                 self._end(begun, "info", error=effect.error)
         self._on_failed(effect.error)
 
-    # ------------------------------------------------------------------ ensemble change
-
-    def _change_ensemble(self, effect: ev.ChangeEnsemble) -> None:
-        if self._changing is not None and self._changing[0].change_id == effect.change_id:
-            self._write_ensemble(effect, self._changing[1])  # again: they have caught up
-            return
-        catch_up = CatchUp(effect, self._choose(effect))
-        self._changing = effect, catch_up
-        self.node.trace(f"changes the ensemble at {effect.first_entry_id}: {catch_up.caught_up}")
-        for send in catch_up.sends:
-            self.world.sometimes["writer: a new bookie catches up"] += 1
-            self._send_catch_up(send, effect.change_id)
-        self._write_if_caught_up()
-
-    def _send_catch_up(self, send: SendCatchUp, change_id: int) -> None:
-        key = CatchUpKey(send.slot, change_id)
-        for batch in send.batches:
-            frames = tuple(bytes(frame) for frame in encode_batch(batch))
-            add = self._add_request(batch, send.lac, send.slot)
-            self.pool.request(send.bookie_id, add, frames, key, self._on_catch_up)
-        sync = self._sync_request(send.slot, send.lac)
-        self.pool.request(send.bookie_id, sync, (), key, self._on_catch_up)
-
-    def _on_catch_up(self, news: News) -> None:
-        assert isinstance(news, Reply), "each question gets a reply"
-        key, outcome = news.key, news.outcome
-        assert isinstance(key, CatchUpKey)
-        if self.is_over or self._changing is None:
-            return
-        change, catch_up = self._changing
-        if change.change_id != key.change_id or catch_up.is_over:
-            return
-        match outcome:
-            case AddAnswer():
-                catch_up.added(key.slot, None)
-            case SyncAnswer():
-                catch_up.synced(key.slot, outcome.last_add_synced)
-            case _:
-                error = outcome if isinstance(outcome, ZbkError) else None
-                catch_up.added(key.slot, error or BookieUnavailableError("?", "nonsense"))
-        self._write_if_caught_up()
-
-    def _write_if_caught_up(self) -> None:
-        assert self._changing is not None, "a change is pending"
-        change, catch_up = self._changing
-        if catch_up.is_over:
-            failed_count = len(catch_up.failures)
-            self.world.sometimes["writer: a new bookie cannot catch up"] += failed_count
-            self._write_ensemble(change, catch_up)
-
-    def _write_ensemble(self, effect: ev.ChangeEnsemble, catch_up: CatchUp) -> None:
-        chosen = catch_up.caught_up
-        if not chosen:
-            error = NotEnoughBookiesError(len(effect.failed), 0, "no replacement is left")
-            self.world.sometimes["writer: no replacement is left"] += 1
-            self.node.after(0, self._handle, ev.EnsembleChangeFailed(effect.change_id, error))
-            return
-
-        def change() -> LedgerMetadata:
-            metadata, _version = self._ledgers.update(
-                self.ledger_id,
-                lambda now: change_ensemble(
-                    now, effect.first_entry_id, chosen, effect.length_before
-                ),
-            )
-            return metadata
-
-        self.world.metadata.submit(
-            self.node, change, lambda outcome: self._changed(effect.change_id, outcome)
-        )
-
-    def _choose(self, effect: ev.ChangeEnsemble) -> dict[int, tuple[str, str]]:
-        found = self.world.replacements(self._bookies, tuple(effect.failed))
-        return {slot: (effect.failed[slot], found[slot]) for slot in sorted(found)}
-
-    def _changed(self, change_id: int, outcome: LedgerMetadata | ZbkError) -> None:
-        if self.is_over:
-            return
-        if isinstance(outcome, ZbkError):
-            self.node.trace(f"could not change the ensemble: {outcome!r}")
-            if isinstance(outcome, LedgerFencedError):
-                self.world.sometimes["writer: an ensemble change meets a recovery"] += 1
-            self._handle(ev.EnsembleChangeFailed(change_id, outcome))
-            return
-        self.world.sometimes["writer: the ensemble was changed"] += 1
-        self.metadata = outcome
-        fragment = outcome.last_fragment
-        before, after = self._bookies, list(fragment.bookies)
-        self._bookies = after
-        for slot, (old, new) in enumerate(zip(before, after, strict=True)):
-            if old != new:
-                self.pool.link(old).unsubscribe(self._deliver[slot])
-        self._handle(ev.EnsembleChanged(change_id, fragment.first_entry_id, fragment.bookies))
-        for slot, (old, new) in enumerate(zip(before, after, strict=True)):
-            if old != new:
-                self._deliver[slot] = self._news_of(new)
-                self.pool.link(new).subscribe(self._deliver[slot])
-
     def _report(self, effect: ev.ReportMissing) -> None:
         self.world.sometimes["writer: reports what a replaced bookie lacks"] += 1
         self.node.trace(f"reports {effect.missing}")
@@ -409,7 +239,7 @@ class WriterBody:
 
         def done(outcome: ZbkError | None) -> None:
             if outcome is None and not self.is_over:
-                self._handle(ev.MissingReported(effect.missing))
+                self.handle(ev.MissingReported(effect.missing))
 
         self.world.metadata.submit(
             self.node, lambda: self._closer.report(self.ledger_id, report), done
@@ -480,23 +310,3 @@ class WriterBody:
                     pass
         self.pool.close()
         self._on_closed(error)
-
-
-def _event_of(reply: Reply) -> ev.Event | None:
-    key, outcome = reply.key, reply.outcome
-    error = outcome if isinstance(outcome, ZbkError) else BookieUnavailableError("?", "nonsense")
-    match key, outcome:
-        case AddKey(slot, first, epoch), AddAnswer():
-            return ev.AddAnswered(slot, first, outcome.incarnation, outcome.last_add_synced, epoch)
-        case AddKey(slot, first, epoch), _:
-            return ev.AddFailed(slot, first, error, epoch)
-        case SyncKey(slot, sync_id, epoch), SyncAnswer():
-            las = outcome.last_add_synced
-            return ev.SyncAnswered(slot, sync_id, outcome.incarnation, las, epoch)
-        case SyncKey(slot, sync_id, epoch), _:
-            return ev.SyncFailed(slot, sync_id, error, epoch)
-        case LacKey(slot, lac, epoch), LacAnswer():
-            return ev.LacTaken(slot, lac, epoch)
-        case LacKey(slot, lac, epoch), _:
-            return ev.LacFailed(slot, lac, error, epoch)
-    raise AssertionError("a writer sends nothing else")
