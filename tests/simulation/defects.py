@@ -15,6 +15,7 @@ import msgspec
 
 from tests.simulation import access_defects as access
 from tests.simulation import bypass_defects as bypass
+from tests.simulation import client_defects as clients
 from tests.simulation import collection_defects as collection
 from tests.simulation import copy_defects as copies
 from tests.simulation import data_set_defects as data_sets
@@ -205,7 +206,7 @@ class _CarelessWriters(Parts):
 def _defects() -> Iterator[Defect]:
     yield Defect(
         "M2", "recovery ignores where the last fragment starts", 1_500,
-        [(RecoveryCore, "__init__", wrong.recovery_without_floor)], is_fast=False,
+        [(RecoveryCore, "__init__", clients.recovery_without_floor)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "M3", "an entry that cannot be read is said not to be there", 2000,
@@ -237,7 +238,7 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "M10", "the LAC is what the fastest bookie has synced", 50,
-        [(SyncedLac, "__init__", wrong.lac_of_the_fastest)],
+        [(SyncedLac, "__init__", clients.lac_of_the_fastest)],
     )  # fmt: skip
     yield Defect(
         "M12", "one negative is enough in recovery", 50,
@@ -245,11 +246,11 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "M13", "an unknown answer counts as a negative", 250,
-        [(RecoveryReads, "failed", wrong.unknown_is_negative)], is_fast=False,
+        [(RecoveryReads, "failed", clients.unknown_is_negative)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "M14", "recovery writes back to one bookie", 50,
-        [(RecoveryWrites, "_send", wrong.writes_back_to_one)],
+        [(RecoveryWrites, "_send", clients.writes_back_to_one)],
     )  # fmt: skip
     yield Defect(
         "M14b", "a recovery add of a VD ledger is answered before its fsync", 50,
@@ -257,26 +258,26 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "M15", "close at the last entry pushed", 100,
-        [(WriterCore, "_close_ledger", wrong.close_at_the_last_pushed)],
+        [(WriterCore, "_close_ledger", clients.close_at_the_last_pushed)],
     )  # fmt: skip
     yield Defect(
         "M16",
         "sync() says what was pushed",
         20,
-        [(SyncRounds, "_done", wrong.sync_is_done_at_once)],
+        [(SyncRounds, "_done", clients.sync_is_done_at_once)],
     )
     yield Defect(
         "M17", "an ensemble change starts at the last entry pushed", 50,
-        [(EnsembleKeeper, "_change", wrong.change_at_the_last_pushed)],
+        [(EnsembleKeeper, "_change", clients.change_at_the_last_pushed)],
     )  # fmt: skip
     yield Defect(
         "M18", "an answer of a replaced bookie counts for the new one", 6_000,
-        [(BookieAnswers, "add_answered", wrong.any_epoch_counts)], is_fast=False,
+        [(BookieAnswers, "add_answered", clients.any_epoch_counts)], is_fast=False,
     )  # fmt: skip
     yield Defect("M19", "metadata are written over without a version", 300, parts=_CarelessWriters)
     yield Defect(
         "M21", "a metadata change whose reply was lost counts as made", 200,
-        [(LedgerStore, "update", wrong.unanswered_is_won)],
+        [(LedgerStore, "update", clients.unanswered_is_won)],
     )  # fmt: skip
     yield Defect(
         "M22", "a failed fsync is tried again", 1_500,
@@ -358,7 +359,7 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "X3", "an add is acknowledged by one bookie less", 20,
-        [(AckTracker, "__init__", wrong.one_ack_less)],
+        [(AckTracker, "__init__", clients.one_ack_less)],
     )  # fmt: skip
     yield Defect(
         "X4", "the mark moves before entries are durable", 100,
@@ -376,7 +377,7 @@ def _defects() -> Iterator[Defect]:
 def _log_defects() -> Iterator[Defect]:
     yield Defect(
         "X7", "an owner of a log serves before its ledger is in the list", 100,
-        [(LogOwner, "_write", wrong.serves_before_the_list)],
+        [(LogOwner, "_write", clients.serves_before_the_list)],
     )  # fmt: skip
     yield Defect(
         "X9", "an owner of a VD log goes on in the next ledger without a sync", 3_000,
@@ -387,7 +388,7 @@ def _log_defects() -> Iterator[Defect]:
 def _tail_defects() -> Iterator[Defect]:
     yield Defect(
         "T1", "a tail ends as soon as it sees that its ledger is closed", 100,
-        [(TailCore, "_proceed", wrong.ends_when_closed)],
+        [(TailCore, "_proceed", clients.ends_when_closed)],
     )  # fmt: skip
     yield Defect(
         "T2", "a tail does not follow its ledger to other bookies, or to its end", 100,
@@ -395,15 +396,15 @@ def _tail_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "T3", "a tail takes the first entry of a new fragment for confirmed", 400,
-        [(TailCore, "_learn", wrong.confirms_the_first_of_a_fragment)], is_fast=False,
+        [(TailCore, "_learn", clients.confirms_the_first_of_a_fragment)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "T4", "a watch ends with a LAC that is not on stable storage", 400,
-        [(WatchRequests, "_durable_lac", wrong.tells_what_is_not_durable)], is_fast=False,
+        [(WatchRequests, "_durable_lac", clients.tells_what_is_not_durable)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "T5", "the answer to a request of a session ends the watch beside the one it names", 400,
-        [(LacSession, "answered", wrong.ends_the_watch_beside)], is_fast=False,
+        [(LacSession, "answered", clients.ends_the_watch_beside)], is_fast=False,
     )  # fmt: skip
 
 
