@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tests.simulation.kernel import Node
-from tests.simulation.network import ClientPool
+from tests.simulation.links import ClientPool
 from tests.simulation.world import World
 from tests.simulation.writer_requests import CatchUpKey, WriterRequests
 from zbk.errors import (
