@@ -23,7 +23,6 @@ from tests.simulation.bookie_front import BookieFront
 from tests.simulation.bookie_parts import Parts
 from tests.simulation.bookie_starts import BookieStarts
 from tests.simulation.collector import BookieCollector, UpkeepPlan
-from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, Kernel, Node
 from tests.simulation.links import ClientPool
 from tests.simulation.live_session import LiveSession
@@ -59,7 +58,6 @@ class SimulatedBookie:
     def __init__(
         self,
         kernel: Kernel,
-        faults: Faults,
         network: Network,
         metadata: MetadataServer,
         *,
@@ -70,7 +68,7 @@ class SimulatedBookie:
         upkeep: UpkeepPlan | None = None,
     ) -> None:
         self.kernel = kernel
-        self.faults = faults
+        self.faults = network.faults
         self.node = Node(kernel, address)
         self.bookie_id = bookie_id
         self.address = address

@@ -171,7 +171,6 @@ class World:
         bookie_id = f"b{len(self.bookies) + 1}"
         bookie = SimulatedBookie(
             self.kernel,
-            self.faults,
             self.network,
             self.metadata,
             bookie_id=bookie_id,
