@@ -51,12 +51,13 @@ package: $(STAMPS)/dev ## wheel, sdist, bill of materials in dist/; install them
 	@$(BIN)/python -m tests.packaging.sbom dist
 	@$(BIN)/python -m pytest -n 2 -m package --timeout 0 tests/packaging $(ARGS)
 
-check: $(STAMPS)/dev ## lint, format, types, layers, voice
+check: $(STAMPS)/dev ## lint, format, types, layers, voice, sizes
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.check_voice
+	$(BIN)/python -m tests.count_code --check
 
 soak: $(STAMPS)/dev ## crashes under load for SOAK_SECONDS; SEEDS=N or A:B simulates so many seeds instead
 ifdef SEEDS

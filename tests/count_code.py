@@ -2,6 +2,9 @@
 
 It prints a column for each revision, read from git; ``WORK`` is the working tree. An *event struct*
 is a struct without methods: events, effects, requests, records.
+
+``python -m tests.count_code --check`` looks for what is too large in the working tree, and prints
+it: files of all folders, tables excepted, and constructors of the package. `make check` runs it.
 """
 
 import argparse
@@ -23,6 +26,9 @@ _TABLES = frozenset(
         "zbk/wire/messages.py",
     }
 )
+_TABLES_OF_TESTS = frozenset({"tests/simulation/defects.py"})
+_FOLDERS = ("zbk", "spark", "benchmarks", "docs", "tests")
+_LINES_MAX = 400
 _PARAMETERS_MAX = 8
 _LAYOUT = frozenset(
     {
@@ -41,8 +47,7 @@ _STRUCTS = frozenset({"Struct", "dataclass"})
 def sources(revision: str) -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each Python file of the package at a revision."""
     if revision == "WORK":
-        for path in sorted((_ROOT / "zbk").rglob("*.py")):
-            yield path.relative_to(_ROOT).as_posix(), path.read_text()
+        yield from _working_tree("zbk")
         return
     listed = _git("ls-tree", "-r", "--name-only", revision, "zbk")
     for name in listed.splitlines():
@@ -77,7 +82,9 @@ def count(revision: str) -> dict[str, int]:
         counts["docstring lines"] += len(docstrings)
         counts["code lines"] += len(code - docstrings)
         counts["comment lines"] += len(comments - code)
-        counts["files over 400 lines, without tables"] += line_count > 400 and path not in _TABLES
+        counts["files over 400 lines, without tables"] += (
+            line_count > _LINES_MAX and path not in _TABLES
+        )
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 counts["functions"] += 1
@@ -96,6 +103,30 @@ def main(revisions: list[str]) -> None:
         f"{name:38}" + "".join(f"{column[name]:>10,}" for column in columns) for name in columns[0]
     ]
     sys.stdout.write("\n".join(rows) + "\n")
+
+
+def check() -> int:
+    """Print each finding as file:line: text; return the exit code."""
+    findings = []
+    for folder in _FOLDERS:
+        for path, text in _working_tree(folder):
+            line_count = len(text.splitlines())
+            if line_count > _LINES_MAX and path not in _TABLES | _TABLES_OF_TESTS:
+                findings.append(f"{path}:{line_count}: more than {_LINES_MAX} lines: divide it")
+            if folder == "zbk":
+                findings += [
+                    f"{path}:{node.lineno}: more than {_PARAMETERS_MAX} parameters: group some"
+                    for node in ast.walk(ast.parse(text))
+                    if isinstance(node, ast.FunctionDef) and _is_long_constructor(node)
+                ]
+    for finding in findings:
+        sys.stderr.write(f"{finding}\n")
+    return 1 if findings else 0
+
+
+def _working_tree(folder: str) -> Iterator[tuple[str, str]]:
+    for path in sorted((_ROOT / folder).rglob("*.py")):
+        yield path.relative_to(_ROOT).as_posix(), path.read_text()
 
 
 def _git(*arguments: str) -> str:
@@ -145,4 +176,8 @@ def _is_event(node: ast.ClassDef) -> bool:
 if __name__ == "__main__":
     _parser = argparse.ArgumentParser(prog="python -m tests.count_code")
     _parser.add_argument("revisions", metavar="REV", nargs="*", default=["HEAD", "WORK"])
-    main(_parser.parse_args().revisions)
+    _parser.add_argument("--check", action="store_true", help="look for what is too large")
+    _arguments = _parser.parse_args()
+    if _arguments.check:
+        sys.exit(check())
+    main(_arguments.revisions)
