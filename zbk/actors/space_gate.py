@@ -1,5 +1,7 @@
 """The flag that admits ordinary adds. Any thread may read it.
 
+What a full disk still accepts is ``zbk.storage.directory.disk_space``.
+
 A write that finds no space closes the gate at once, in its own thread, so that nothing more is
 admitted. The gate reports it to the disk monitor, which alone opens the gate again
 (``zbk.actors.upkeep.disk_monitor``).

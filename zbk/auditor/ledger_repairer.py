@@ -15,8 +15,8 @@ import msgspec
 
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier, Secret
-from zbk.auditor.copy_target import TargetPolicy
 from zbk.auditor.ledger_access import LedgerAccess
+from zbk.auditor.target_policies import TargetPolicy
 from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.errors import ClientClosedError, MetadataConflictError, ZbkError

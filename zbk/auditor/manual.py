@@ -20,8 +20,8 @@ import msgspec
 
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier
-from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup, RepairWatcher
+from zbk.auditor.target_policies import OneTarget, PlacementTarget, TargetPolicy
 from zbk.errors import (
     BookieInUseError,
     DamageError,

@@ -30,11 +30,11 @@ import msgspec
 
 from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier, SharedThrottle
-from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
 from zbk.auditor.repair_counts import RepairCounts
 from zbk.auditor.repair_progress import RepairProgress
 from zbk.auditor.repair_reports import RepairReports
+from zbk.auditor.target_policies import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.task_queue import POLL_S, TaskQueue
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError

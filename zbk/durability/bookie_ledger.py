@@ -6,8 +6,7 @@ check of the fence and the admission of an add are one step: no add is admitted 
     key      the first key is kept, before the first entry; any other key is refused. It is the key
              in the metadata (``new_ledgers``)
     type     fixed by the first add; any other type is refused
-    fence    NONE -> PENDING -> DURABLE. From PENDING on ordinary adds are refused; the fence is
-             answered only when DURABLE. A fence is permanent.
+    fence    what it refuses, and when it is answered, is in ``fence``
     LAC      the highest LAC seen; and the highest one that a start after a loss of power would
              find, the *durable LAC*. Readers get only the durable LAC, so that an entry that was
              readable once stays readable
@@ -18,17 +17,13 @@ check of the fence and the admission of an add are one step: no add is admitted 
 A *ticket* is the number of a group of journal records. Groups reach stable storage in the order of
 their tickets, so the highest synced ticket describes all of them.
 
-Decision: a fenced ledger accepts an explicit LAC, as in BookKeeper. An ack quorum acknowledged
-every entry that a writer reports as confirmed, so no recovery ends below it; and only the writer
-can send it, because it needs the ledger's key.
-
-Source: BookKeeper's ``LedgerDescriptorImpl`` and ``HandleFactoryImpl``; "The BookKeeper protocol",
-section Closing a ledger as a reader; for the cursor the relaxed-durability proposal.
+Source: BookKeeper's ``LedgerDescriptorImpl`` and ``HandleFactoryImpl``; for the cursor the
+relaxed-durability proposal.
 """
 
 from collections import deque
-from enum import Enum
 
+from zbk.durability.fence import Fence
 from zbk.durability.level import AcknowledgesAfter, DurabilityLevel, level_of
 from zbk.durability.striped_cursor import StripedCursor
 from zbk.durability.sync_cursor import SyncCursor
@@ -37,14 +32,6 @@ from zbk.errors import LedgerFencedError, UnauthorizedError, UnsupportedLedgerEr
 from zbk.protocol.entry.digest import is_same_secret
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.protocol.ledger.stripe import Stripe
-
-
-class _Fence(Enum):
-    """The state of a fence."""
-
-    NONE = "none"
-    PENDING = "pending"
-    DURABLE = "durable"
 
 
 class BookieLedger:
@@ -92,7 +79,7 @@ class BookieLedger:
         self._type: LedgerType | None = None
         self._level: DurabilityLevel | None = None
         self._cursor: SyncCursor | StripedCursor | None = None
-        self._fence = _Fence.DURABLE if is_fenced else _Fence.NONE
+        self._fence = Fence.DURABLE if is_fenced else Fence.NONE
         self._lac = lac
         self._durable_lac = lac
         self._recorded_lac = lac  # the last one; if above the durable LAC, synced with its ticket
@@ -123,7 +110,7 @@ class BookieLedger:
     @property
     def is_fenced(self) -> bool:
         """True when ordinary adds are refused. The fence may not be durable yet."""
-        return self._fence is not _Fence.NONE
+        return self._fence.is_set
 
     @property
     def lac(self) -> int:
@@ -205,7 +192,7 @@ class BookieLedger:
             LedgerFencedError: the ledger is fenced, and this is not a recovery add.
         """
         self.check(ledger_key, ledger_type)
-        if self._fence is not _Fence.NONE and not is_recovery:
+        if not self._fence.admits_add(is_recovery=is_recovery):
             raise LedgerFencedError(self._ledger_id)
         return self._key is None and self._learn_if_new(ledger_key, ledger_type)
 
@@ -222,15 +209,12 @@ class BookieLedger:
     def admit_sync(self, ledger_key: bytes) -> None:
         """Admit a request for the sync cursor.
 
-        A fenced ledger does not report its cursor. Recoveries write entries back, and one of them
-        may have closed the ledger below entries that another one wrote.
-
         Raises:
             UnauthorizedError: the key is wrong.
             LedgerFencedError: the ledger is fenced.
         """
         self.check_key(ledger_key)
-        if self.is_fenced:
+        if not self._fence.admits_sync:
             raise LedgerFencedError(self._ledger_id)
 
     def acknowledges_after(self, *, is_recovery: bool) -> AcknowledgesAfter:
@@ -269,21 +253,19 @@ class BookieLedger:
         """
         self.check(ledger_key, ledger_type)
         needs_key_record = self._learn_if_new(ledger_key, ledger_type)
-        needs_fence_record = self._fence is _Fence.NONE
-        if needs_fence_record:
-            self._fence = _Fence.PENDING
+        needs_fence_record = not self._fence.is_set
+        self._fence = self._fence.begun()
         self._check()
         return needs_key_record, needs_fence_record
 
     @property
     def is_fence_durable(self) -> bool:
         """True when a fence can be answered."""
-        return self._fence is _Fence.DURABLE
+        return self._fence.is_durable
 
     def fence_synced(self) -> None:
         """Record that the fence record is on stable storage."""
-        assert self._fence is not _Fence.NONE, "a fence is accepted before it is durable"
-        self._fence = _Fence.DURABLE
+        self._fence = self._fence.synced()
 
     # ------------------------------------------------------------------ events
 

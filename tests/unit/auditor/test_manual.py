@@ -11,9 +11,9 @@ import pytest
 from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
 from tests.support.memory_store import MemoryTree
-from zbk.auditor.copy_target import PlacementTarget
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup
 from zbk.auditor.manual import BookieMove, Decommission, LedgerLoss, MoveOptions
+from zbk.auditor.target_policies import PlacementTarget
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.errors import BookieInUseError, DamageError, InvalidOptionError, UnavailableError
 from zbk.metadata.paths import cookie_path, ledger_path, registration_path

@@ -1,4 +1,4 @@
-"""The choice of bookies for a new ledger or a new fragment.
+"""The choice of bookies for a new ledger, a new fragment, or a new copy of entries.
 
 The caller shuffles the candidates, so the choice is deterministic: for one slot after the other the
 best candidate, and the first one among equals. The policy defines the best:

@@ -10,6 +10,8 @@ knows the ledger from then on, unless it does not find it in the metadata, and t
 nothing. (BookKeeper counts the error as knowledge, even of a bookie that lost its disk: #2612.)
 ``UnauthorizedError`` ends the recovery: every bookie gets the same key.
 
+What a fenced bookie refuses is ``zbk.durability.fence``.
+
 Source: BookKeeper's ``ReadLastConfirmedOp`` with fencing, ``LedgerRecoveryOp.initiate``.
 """
 

@@ -1,7 +1,8 @@
 """Reads a journal segment through a window, so that its size does not matter.
 
 It answers two questions: is there a whole record at a place, and where is the next whole record
-after any bytes. The caller knows which record should come next.
+after any bytes. The caller knows which record should come next: where a journal ends, and what
+counts as its torn tail, is ``replay``.
 """
 
 from typing import Final, Self

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zbk.protocol.repair.copy_target import only_target
+from zbk.protocol.repair.only_target import only_target
 from zbk.protocol.repair.repair_effects import ChooseTarget, TargetChosen
 
 WANTED = ChooseTarget(ensemble=("a", "b"), slot=1, exclude=frozenset({"c"}))

@@ -8,7 +8,7 @@ import pytest
 from tests.support.memory_store import named_tree
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
-from zbk.auditor.copy_target import PlacementTarget
+from zbk.auditor.target_policies import PlacementTarget
 from zbk.metadata.paths import registration_path
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.values import BookieRegistration, encode

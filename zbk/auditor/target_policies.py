@@ -5,7 +5,7 @@
                 fills its own bookie; a fragment that has it already is left to other workers
     one         the bookie that an operator named
 
-The rules are ``zbk.protocol.ledger.placement`` and ``zbk.protocol.repair.copy_target``.
+The rules are ``zbk.protocol.ledger.placement`` and ``zbk.protocol.repair.only_target``.
 
 Any thread.
 """
@@ -13,7 +13,7 @@ Any thread.
 from typing import Protocol
 
 from zbk.client.cluster.placer import BookiePlacer
-from zbk.protocol.repair.copy_target import only_target
+from zbk.protocol.repair.only_target import only_target
 from zbk.protocol.repair.repair_effects import ChooseTarget, TargetChosen
 
 
