@@ -1,12 +1,14 @@
 """The wrong methods about bypass ledgers that ``tests.simulation.defects`` puts in."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 
 from zbk.actors.serve.add_requests import stripe_of
 from zbk.actors.serve.log_sync import LogSyncActor
 from zbk.actors.serve.log_syncs import LogsSynced, LogSyncs, SyncLogs, UnsyncedEntries
 from zbk.actors.serve.turn import Turn
-from zbk.storage.entry_logs.entry_log import EntryLogs
+from zbk.storage.directory.lost_files import LostFiles
+from zbk.storage.entry_logs.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.entry_logs.log_sync import FileSync, LogSync
 from zbk.storage.entry_logs.open_log import OpenLog
 from zbk.storage.ledger_directory import LedgerDirectory
@@ -23,6 +25,17 @@ def syncs_nothing(self: LogSyncActor, message: SyncLogs) -> None:
 def doubts_none(_self: LedgerDirectory) -> Iterator[int]:
     """Y8: where a log is lost, only ledgers that the journal shows to lack entries are in doubt."""
     return iter(())
+
+
+def syncs_without_writing(self: LedgerDirectory, lost: LostFiles) -> dict[int, int]:
+    """Y9: bytes of logs that a failed fsync left in the page cache count as kept."""
+    known = dict(lost.known_sizes)
+    for log_id in log_ids(self._files, f"{self.path}/logs"):
+        with closing(self._files.open(log_path(f"{self.path}/logs", log_id), write=False)) as file:
+            if file.size() > known.get(log_id, -1):
+                file.sync()
+                known[log_id] = file.size()
+    return known
 
 
 def finds_nothing(_self: UnjournaledScan) -> int:

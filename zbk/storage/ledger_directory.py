@@ -39,6 +39,7 @@ from zbk.storage.directory_parts import DirectoryLimits, DirectoryParts
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.disk.write_again import write_again
 from zbk.storage.entry_logs.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.entry_logs.entry_reader import Resolved, fetch
 from zbk.storage.entry_logs.left_logs import LeftLogs
@@ -211,7 +212,7 @@ class LedgerDirectory:
 
         Raises:
             CorruptRecordError: the index of a ledger is damaged.
-            OSError: an fsync failed.
+            OSError: a log cannot be read.
         """
         scan = UnjournaledScan(
             self._files,
@@ -283,20 +284,25 @@ class LedgerDirectory:
     def _log_sizes(self, lost: LostFiles) -> dict[int, int]:
         """Return the logs that must exist from now on, and their least bytes.
 
-        Logs are complete after a start. Those with more bytes than are known are synced once, and
-        count with their full size.
+        Logs are complete after a start. What one has beyond the bytes that are known is written
+        again and synced, once; then it counts with its full size.
         """
         known = dict(lost.known_sizes)
-        for log_id in log_ids(self._files, f"{self.path}/logs"):
+        logs = f"{self.path}/logs"
+        for log_id in log_ids(self._files, logs):
             try:
-                file = self._files.open(log_path(f"{self.path}/logs", log_id), write=False)
+                file = self._files.open(log_path(logs, log_id))
             except OSError:
                 known.setdefault(log_id, 0)  # a read of it will fail
                 continue
             with closing(file):
-                if file.size() > known.get(log_id, -1):  # an empty one counts, too
+                size = file.size()
+                if size > known.get(log_id, -1):  # an empty one counts, too
+                    write_again(file, known.get(log_id, 0), size)
                     file.sync()
-                    known[log_id] = file.size()
+                    known[log_id] = size
+        if known.keys() - lost.known_sizes.keys():
+            self._files.sync_dir(logs)
         return known
 
     def has(self, ledger_id: int) -> bool:

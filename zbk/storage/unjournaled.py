@@ -6,9 +6,8 @@ logs have gained since: each log from its size in the census, or in the last mar
 ledgers the journal has these entries.
 
 A block counts if its checksums match. After a loss of power, blocks that no fsync covered may be
-torn: no client was promised their entries. All that is found is on stable storage when the scan
-returns, before the index points there. It is written again for that: if the process before ended
-with a failed fsync, the page cache may show what the disk has not got and no fsync writes.
+torn: no client was promised their entries. All that the logs have gained is on stable storage
+before, since the start has written it again (``LedgerDirectory.open``).
 
 The journal has a record of the entries of each ``sync`` (``SyncedEntriesRecord``). A ledger that
 lacks such an entry has lost it, with a log or with bytes of it. The census, and the note of new
@@ -34,7 +33,7 @@ from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_logs.location import ABSENT, entry_locations, location_of
 from zbk.storage.entry_logs.runs import entries_of
-from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan, write_block_again
+from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan
 from zbk.storage.index.due_entries import due_until
 from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LedgerCache
@@ -100,23 +99,20 @@ class UnjournaledScan:
 
         Raises:
             CorruptRecordError: the index of a ledger is damaged.
-            OSError: a write or an fsync failed.
+            OSError: a log cannot be read.
         """
         for log_id in log_ids(self._files, self._directory):
             with suppress(CookieMismatchError):  # another bookie's: its reader meets that
                 self._scan(log_id)
-        if self._entry_count:
-            self._files.sync_dir(self._directory)
         return self._entry_count
 
     def _scan(self, log_id: int) -> None:
         path = log_path(self._directory, log_id)
         try:
-            file = self._files.open(path)
+            file = self._files.open(path, write=False)
         except OSError:
             self.unreadable_ids.add(log_id)  # a read of it will fail
             return
-        before = self._entry_count
         with closing(file):
             start = max(LOG_HEADER_SIZE, self._known_sizes.get(log_id, 0))
             if file.size() < LOG_HEADER_SIZE:
@@ -132,8 +128,6 @@ class UnjournaledScan:
             for found in walk.blocks(is_body_read=False, start=start):
                 if isinstance(found, Block) and found.is_intact:
                     self._take(file, log_id, found)
-            if self._entry_count > before:
-                file.sync()
 
     def _has_wanted(self, log_id: int) -> bool:
         """Return whether a log may have entries of bypass ledgers."""
@@ -168,7 +162,6 @@ class UnjournaledScan:
         known = handle.locations_of(entry_ids)
         absent = [at for at, location in enumerate(known) if location == ABSENT]
         if absent:
-            write_block_again(file, block)
             ids = [entry_ids[at] for at in absent]
             handle.set_locations(ids, locations.__class__("Q", [locations[at] for at in absent]))
             self._entry_count += len(absent)

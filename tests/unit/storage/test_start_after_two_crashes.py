@@ -71,6 +71,32 @@ def test_the_name_of_an_index_file_that_only_the_page_cache_had_is_made_durable(
     twin.check()
 
 
+@pytest.mark.parametrize("count", range(1, 9))
+def test_bytes_of_a_log_that_only_the_page_cache_had_are_not_missed(count: int) -> None:
+    """The census named them, and then ledgers that bypass the journal were in limbo for ever."""
+    twin = TwinnedStorage(SimulatedDisk())
+    twin.storage.open()
+    twin.add(LEDGER_ID, range(3))
+    twin.finish_checkpoint()
+    twin.kill()
+    twin.storage.open()
+    for entry_id in range(3, 3 + count):  # what a failed fsync keeps is drawn
+        twin.add(LEDGER_ID, [entry_id])
+        twin.sync()
+    twin.disk.faults.append(Fault("sync", errno.EIO, path_part=".log"))
+    with pytest.raises(StorageFailedError):
+        twin.finish_checkpoint()
+    twin.kill()
+
+    twin.storage.open()
+    twin.check()
+    twin.lose_power(NothingKept(1))
+    twin.storage.open()
+
+    assert [one.lost_logs for one in twin.storage.scrubs] == [{}]
+    twin.check()
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 def test_what_a_start_replays_is_on_the_disk_before_it_is_served(
     monkeypatch: pytest.MonkeyPatch, is_full: bool
