@@ -28,7 +28,7 @@ class LastRepairs:
         for _ in range(world.tape.draw(3)):
             there = [b for b in world.bookies if not b.is_lost]
             doubtful = [b for b in there if b.oracle.is_damaged or b.lacks_copies]
-            count = self._loss_count_max - len(doubtful)
+            count = self._loss_count_max - len(doubtful) - self._unrepaired_count()
             alive = [b for b in there if b.node.is_alive and b not in doubtful]
             for bookie in world.tape.shuffled(alive)[: max(0, count)]:
                 world.sometimes["autorecovery: a bookie is lost when all is whole"] += 1
@@ -54,6 +54,17 @@ class LastRepairs:
         self._drain()
         if self._repair.put_aside():
             world.sometimes["autorecovery: a ledger cannot be repaired"] += 1
+
+    def _unrepaired_count(self) -> int:
+        """Return how many lost bookies a ledger still names: damage elsewhere stops its repair."""
+        world = self._world
+        named = {
+            one
+            for metadata in world.metadata.current.values()
+            for fragment in metadata.fragments
+            for one in fragment.bookies
+        }
+        return sum(one.is_lost and one.bookie_id in named for one in world.bookies)
 
     def _lose(self, bookie: SimulatedBookie) -> None:
         bookie.crash("lost for ever")
