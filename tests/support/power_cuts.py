@@ -17,6 +17,13 @@ ALL_COUNT_MAX = 6
 """Units of which all subsets are tried."""
 
 
+class NothingKept(Random):
+    """A loss of power that takes everything that was not synced."""
+
+    def choice(self, _shares: object) -> float:  # type: ignore[override] # the share that is kept
+        return 0.0
+
+
 def crashed_at_each_step(
     prepare: Callable[[SimulatedDisk], Callable[[], object]],
 ) -> Iterator[tuple[SimulatedDisk, int]]:

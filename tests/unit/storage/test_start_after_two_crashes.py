@@ -1,23 +1,16 @@
 """A process that was killed, and then a loss of power: what the start between them saw is kept."""
 
 import errno
-from random import Random
 
 import pytest
 
 from tests.support.bookie_storages import TwinnedStorage
+from tests.support.power_cuts import NothingKept
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.errors import StorageFailedError
 from zbk.storage import bookie_storage
 
 LEDGER_ID = 1
-
-
-class NothingKept(Random):
-    """The loss of power that takes all that was not synced."""
-
-    def choice(self, _shares: object) -> float:  # type: ignore[override] # the share that is kept
-        return 0.0
 
 
 @pytest.mark.parametrize("end", ["failed fsync", "killed before the fsync"])

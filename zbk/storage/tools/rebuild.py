@@ -43,6 +43,7 @@ from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.disk.small_file import file_size
+from zbk.storage.disk.write_again import write_again
 from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE
 from zbk.storage.entry_logs.location import OFFSET_MAX, location_of
@@ -250,7 +251,7 @@ class IndexRebuild:
             is_marked = log_id <= promised_log_id
             promised_size = OFFSET_MAX if is_marked else self._counted_sizes.get(log_id, 0)
             self._scan_log(cache, path, log_id, promised_size)
-            self._sync(path)
+            self._keep(path, self._counted_sizes.get(log_id, 0))
         # the index must not point at logs that a loss of power can take
         self._files.sync_dir(directory)
 
@@ -349,8 +350,14 @@ class IndexRebuild:
             return file_size(self._files, path)
         return 0
 
-    def _sync(self, path: str) -> None:
-        with closing(self._files.open(path, write=False)) as file:
+    def _keep(self, path: str, counted_size: int) -> None:
+        """Put a log on stable storage: what no census has counted is written again.
+
+        It is synced before that, too: a loss of power may tear what is written.
+        """
+        with closing(self._files.open(path)) as file:
+            file.sync()
+            write_again(file, counted_size, file.size())
             file.sync()
 
     def _report(self) -> RebuildReport:

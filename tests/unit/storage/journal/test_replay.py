@@ -15,6 +15,7 @@ from tests.support.journals import (
     replay_all,
     written,
 )
+from tests.support.power_cuts import NothingKept
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import NoSpaceError, StorageFailedError
 from zbk.protocol.entry.entry_batch import EntryBatch
@@ -29,13 +30,6 @@ from zbk.storage.journal.record import (
     LedgerKeyRecord,
 )
 from zbk.storage.journal.segment import NO_POSITION, segment_path
-
-
-class NothingKept(Random):
-    """A loss of power that takes everything that was not synced."""
-
-    def choice(self, _shares: object) -> float:  # type: ignore[override] # the share that is kept
-        return 0.0
 
 
 def test_an_empty_directory_is_an_empty_journal(disk: SimulatedDisk) -> None:

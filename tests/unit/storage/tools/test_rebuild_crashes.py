@@ -17,7 +17,8 @@ from tests.support.index_rebuilds import (
     rebuild,
     tell_all,
 )
-from tests.support.simulated_disk import Fault
+from tests.support.power_cuts import NothingKept
+from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import BookieError, StorageFailedError, ZbkError
 
 
@@ -93,3 +94,25 @@ def test_an_error_at_any_call_leaves_an_index_to_start_on_or_a_note() -> None:
             if not was_met:
                 break
             _start_or_refuse(twin, skip_count, is_index_lost=False)
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_an_index_made_anew_points_at_no_bytes_that_only_the_page_cache_has(count: int) -> None:
+    """A start took them for stored, and then the journal, which had them too, was released."""
+    twin = TwinnedStorage(SimulatedDisk())
+    twin.open()
+    twin.add(7, range(3))
+    twin.finish_checkpoint()
+    for entry_id in range(3, 3 + count):  # what a failed fsync keeps is drawn
+        twin.add(7, [entry_id])
+        twin.sync()
+    twin.disk.faults.append(Fault("sync", errno.EIO, path_part=".log"))
+    with pytest.raises(StorageFailedError):
+        twin.finish_checkpoint()
+    twin.kill()
+    rebuild(twin.disk, tell_all)
+
+    check(twin)
+    twin.lose_power(NothingKept(1))
+
+    check(twin)
