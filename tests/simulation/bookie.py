@@ -324,7 +324,7 @@ class SimulatedBookie:
         return self.incarnation
 
     def take(self, inbound: Inbound) -> None:
-        """Take a request from the network."""
+        """Receive a request from the network."""
         self._front.take(inbound)
 
     def send(self, answers: Sequence[Outbound]) -> None:

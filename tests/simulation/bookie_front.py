@@ -54,7 +54,7 @@ class BookieFront:
         self._peers.add(peer)
 
     def take(self, inbound: Inbound) -> None:
-        """Take a request: it is handled with all that come until then."""
+        """Receive a request: it is handled with all that come until then."""
         error = self._refusal(inbound)
         if error is not None:
             refused = refusal(inbound.request.request_id, self._bookie.incarnation, error)

@@ -143,12 +143,12 @@ class PollTicker:
         self._action: Callable[[], None] | None = None
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Do something again and again until it is taken back."""
+        """Do something again and again until it is cancelled."""
         self._action = action
         self._bookie.later(interval_ms * MS, self._poll, interval_ms, action)
 
     def cancel(self, _action: Callable[[], None]) -> None:
-        """Take it back."""
+        """Stop to do it."""
         self._action = None
 
     def _poll(self, interval_ms: int, action: Callable[[], None]) -> None:

@@ -41,7 +41,7 @@ class ConnectionsThread:
         """Report when the link comes and goes, beginning with now."""
 
         def deliver(news: News) -> None:
-            assert isinstance(news, BookieUp | BookieDown), "a reply goes to whoever asked"
+            assert isinstance(news, BookieUp | BookieDown), "a reply goes to the one that asked"
             self._post(sink, msgspec.structs.replace(news, key=key))
 
         self._deliveries[(bookie_id, key)] = deliver

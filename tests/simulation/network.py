@@ -50,7 +50,7 @@ class Host(Protocol):
         ...
 
     def take(self, inbound: Inbound) -> None:
-        """Take a request from the network."""
+        """Receive a request from the network."""
         ...
 
 
@@ -159,7 +159,7 @@ class Network:
     def answer(
         self, source: Node, inbound: Inbound, answer: Message, frames: tuple[Any, ...]
     ) -> None:
-        """Carry an answer from a bookie to whoever asked."""
+        """Carry an answer from a bookie to the one that asked."""
         link, life = self._links_by_peer[inbound.peer]
         link.answer_with(source, life, (answer, frames))
 

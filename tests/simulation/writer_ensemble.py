@@ -169,6 +169,6 @@ class WriterEnsemble:
                 case BookieDown():
                     self._body.handle(ev.SlotDown(slot, news.error))
                 case Reply():
-                    raise AssertionError("replies go to whoever asked")
+                    raise AssertionError("replies go to those that asked")
 
         return deliver

@@ -3,41 +3,19 @@
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.bookie_storages import KEY, read_all, storage_on
+from tests.support.bookie_storages import read_all
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.protocol.entry.words import LedgerType
+from tests.support.storage_garbage import LOG_SIZE, PAYLOAD_SIZE, checkpoint, opened
+from tests.support.storage_garbage import add as add_entries
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.gc.compaction_note import NOTE_NAME
-from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
-from zbk.storage.replay import add_batches
 
-LOG_SIZE = 4_000
-PAYLOAD_SIZE = 50
-
-
-def opened(disk: SimulatedDisk, *, log_size_max: int = LOG_SIZE) -> BookieStorage:
-    """Return storage with small logs on a disk, opened."""
-    storage = storage_on(disk, log_size_max=log_size_max)
-    storage.open()
-    return storage
+__all__ = ["LOG_SIZE", "PAYLOAD_SIZE", "checkpoint", "opened"]  # and what is defined here
 
 
 def add(storage: BookieStorage, ledger_id: int, first: int = 0, count: int = 10) -> None:
     """Store and journal entries."""
-    batch = batch_of(ledger_id, range(first, first + count), PAYLOAD_SIZE)
-    storage.homes.place(ledger_id).home.cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-    add_batches(storage.homes, [batch])
-    storage.journal.append(
-        [LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL), EntriesRecord(batch)]
-    )
-
-
-def checkpoint(storage: BookieStorage) -> None:
-    """Write the index down, and end the checkpoint."""
-    storage.journal.sync()
-    under_way = storage.begin_checkpoint()
-    under_way.run()
-    storage.end_checkpoint(under_way)
+    add_entries(storage, ledger_id, first, count)
 
 
 def delete(storage: BookieStorage, *ledger_ids: int) -> None:

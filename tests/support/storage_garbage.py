@@ -9,6 +9,7 @@ from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.storage.replay import add_batches
 
 LOG_SIZE = 4000
+PAYLOAD_SIZE = 50
 
 
 def opened(
@@ -21,8 +22,8 @@ def opened(
 
 
 def add(storage: BookieStorage, ledger_id: int, first: int = 0, count: int = 20) -> None:
-    """Store and journal entries of 50 bytes of payload."""
-    batch = batch_of(ledger_id, range(first, first + count), 50)
+    """Store and journal entries of ``PAYLOAD_SIZE`` bytes."""
+    batch = batch_of(ledger_id, range(first, first + count), PAYLOAD_SIZE)
     storage.homes.place(ledger_id).home.cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
     add_batches(storage.homes, [batch])
     storage.journal.append(

@@ -142,6 +142,11 @@ class BookieLedger:
         return NO_ENTRY if self._cursor is None else self._cursor.last_add_synced
 
     @property
+    def has_cursor(self) -> bool:
+        """True when the type is known, and is not PD."""
+        return self._cursor is not None
+
+    @property
     def stripe(self) -> Stripe | None:
         """The entries that the cursor counts; ``None``: all, or there is no cursor."""
         return self._cursor.stripe if isinstance(self._cursor, StripedCursor) else None
@@ -180,6 +185,15 @@ class BookieLedger:
         if self._key is not None and not is_same_secret(self._key, ledger_key):
             raise UnauthorizedError(self._ledger_id)
 
+    def check_fence(self, *, is_recovery: bool) -> None:
+        """Check that the fence admits an add.
+
+        Raises:
+            LedgerFencedError: the ledger is fenced, and this is not a recovery add.
+        """
+        if not self._fence.admits_add(is_recovery=is_recovery):
+            raise LedgerFencedError(self._ledger_id)
+
     def admit_add(self, ledger_key: bytes, ledger_type: LedgerType, *, is_recovery: bool) -> bool:
         """Admit an add; return whether a key record must be written before its entries.
 
@@ -192,8 +206,7 @@ class BookieLedger:
             LedgerFencedError: the ledger is fenced, and this is not a recovery add.
         """
         self.check(ledger_key, ledger_type)
-        if not self._fence.admits_add(is_recovery=is_recovery):
-            raise LedgerFencedError(self._ledger_id)
+        self.check_fence(is_recovery=is_recovery)
         return self._key is None and self._learn_if_new(ledger_key, ledger_type)
 
     def admit_lac(self, ledger_key: bytes, ledger_type: LedgerType) -> bool:

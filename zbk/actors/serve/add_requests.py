@@ -26,7 +26,7 @@ from typing import Final
 import msgspec
 
 from zbk.actors.serve.admitted import Admitted
-from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, has_cursor, look_count
+from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, look_count
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.turn import Turn
 from zbk.actors.space_gate import SpaceGate
@@ -34,7 +34,6 @@ from zbk.durability.level import level_of
 from zbk.durability.synced_run import SyncedRun, runs_of
 from zbk.errors import (
     EntryTooLargeError,
-    LedgerFencedError,
     MalformedMessageError,
     NoSuchLedgerError,
     UnknownLedgerStateError,
@@ -172,7 +171,7 @@ class AddRequests:
         looks at ``CURSOR_LOOK_COUNT_MAX`` ids; the next ones go on.
         """
         ledger = slot.ledger
-        if stripe is None or not has_cursor(slot):
+        if stripe is None or not ledger.has_cursor:
             return
         is_new = ledger.stripe != stripe
         if not (is_new or slot.is_look_cut):
@@ -224,8 +223,7 @@ class AddRequests:
         slot = self._ledgers.find(request.ledger_id)
         if slot is not None:
             slot.ledger.check(request.ledger_key, request.ledger_type)
-            if slot.ledger.is_fenced and not request.is_recovery:
-                raise LedgerFencedError(request.ledger_id)
+            slot.ledger.check_fence(is_recovery=request.is_recovery)
 
     def _has_room(self, record_size: int) -> bool:
         if not self._storage.has_index_room:

@@ -277,12 +277,6 @@ def _durable_until(stored: StoredLedger, info: LedgerInfo) -> int:
     return stored.index.contiguous_until(info.last_add_synced)
 
 
-def has_cursor(slot: LedgerSlot) -> bool:
-    """Return whether a ledger has a sync cursor: its type is known, and is not PD."""
-    kind = slot.ledger.ledger_type
-    return kind is not None and level_of(kind).has_sync_cursor
-
-
 def synced_until(slot: LedgerSlot, stripe: Stripe, *, is_durable: bool, narrow_count: int) -> int:
     """Return the entry up to which all that is due at a stripe is on stable storage here.
 

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from zbk.actors.serve.add_requests import stripe_of
-from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, has_cursor, synced_until
+from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable, synced_until
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.read import Fetch
 from zbk.actors.serve.turn import Turn
@@ -164,7 +164,7 @@ class ReadRequests:
             self._turn.answer_when_durable(slot, inbound, answer)
 
     def _synced_until(self, slot: LedgerSlot, stripe: Stripe | None) -> int:
-        if stripe is None or not has_cursor(slot):
+        if stripe is None or not slot.ledger.has_cursor:
             return slot.ledger.last_add_synced
         is_durable = self._turn.is_durable(slot)
         count = LEDGER_INFO_ENTRY_COUNT_MAX
