@@ -1,10 +1,10 @@
 """The survey of the HTTP of autorecovery and consoles, which are in no record of the cluster.
 
-Those of this machine are found by the addresses at which Python programs of this user listen, of
-root's command by those of all users: a process of the cluster says so at ``/version``. Others are
-given by their URLs. Bookies are found by their registrations.
+Those of this machine are found by the command lines of this user's processes, of root's command by
+those of all users, and by the addresses where they listen: a process of the cluster says so at
+``/version``. Others are given by their URLs. Bookies are found by their registrations.
 
-A process that is busy takes long to answer: those that are zbk's by their command line have time.
+Other programs get no request: one whose port expects something else may fail at it.
 """
 
 import json
@@ -23,7 +23,6 @@ from zbk.health.bookie_api import (
     DOCUMENT_PATH,
     PATIENCE_S,
     THREAD_COUNT,
-    TIMEOUT_S,
     NoAnswer,
     ask_admin_apis,
 )
@@ -63,12 +62,8 @@ def survey_endpoints(
     """
     given = [_checked(url) for url in urls]
     is_local = {url: is_loopback(urlsplit(url).hostname or "") for url in given}
-    patient = set(given)
-    for pid, one in _seen(bookies):
-        is_local[_url(one)] = is_loopback(one.host)
-        if serves_http(command_line(pid)):
-            patient.add(_url(one))
-    pages = _pages(is_local, patient)
+    is_local |= {_url(one): is_loopback(one.host) for one in _seen(bookies)}
+    pages = _pages(is_local)
     versions = {url: version for url, page in pages.items() if (version := _version_in(page))}
     for url in given:
         if url not in versions:
@@ -127,12 +122,12 @@ def _page_state(page: object) -> str:
     return SILENT if isinstance(page, NoAnswer) and page.is_silent else ""
 
 
-def _seen(bookies: Iterable[str]) -> Iterator[tuple[int, Listener]]:
-    """Yield what listens on this machine, but for bookies, with its process."""
+def _seen(bookies: Iterable[str]) -> Iterator[Listener]:
+    """Yield where processes of zbk listen on this machine, but for bookies."""
     taken = {(host_of(one), one.rpartition(":")[2]) for one in bookies}
     for pid, one in python_listeners():
-        if (one.host, str(one.port)) not in taken:
-            yield pid, one
+        if (one.host, str(one.port)) not in taken and serves_http(command_line(pid)):
+            yield one
 
 
 def _url(one: Listener) -> str:
@@ -145,12 +140,11 @@ def _checked(url: str) -> str:
     return url.rstrip("/")
 
 
-def _pages(urls: Collection[str], patient: Collection[str]) -> dict[str, bytes]:
+def _pages(urls: Collection[str]) -> dict[str, bytes]:
     """Return what each of the URLs says of its version; nothing: it does not answer in time."""
 
     def page(url: str) -> bytes:
-        timeout_s = PATIENCE_S if url in patient else TIMEOUT_S
-        return web_page(f"{url}/version", timeout_s, PAGE_SIZE_MAX)
+        return web_page(f"{url}/version", PATIENCE_S, PAGE_SIZE_MAX)
 
     with ThreadPoolExecutor(THREAD_COUNT, "zbk-endpoints") as threads:
         return dict(zip(urls, threads.map(page, urls), strict=True))
