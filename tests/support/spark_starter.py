@@ -5,15 +5,13 @@
 ``tests.support.spark_python`` is the other end.
 """
 
-import gc
-import importlib
 import runpy
 import signal
 import socket
 import sys
 from typing import Final
 
-from tests.support.warm_starter import serve
+from tests.support.warm_starter import serve, share_modules
 
 PRELOADED: Final = (
     "encodings.ascii",
@@ -46,10 +44,7 @@ PRELOADED: Final = (
 def main() -> None:
     """Import what is shared, then start workers until the test process closes the socket."""
     first, listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
-    for name in PRELOADED:
-        importlib.import_module(name)
-    gc.collect()
-    gc.freeze()
+    share_modules(PRELOADED)
     request = serve(first, listener)
     if request is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as below the Java of a driver

@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from tests.support import warm_start
@@ -31,12 +32,18 @@ PRELOADED: Final = (
     "zbk.admin.routes",
     "zbk.auditor.bookie_process",
     "zbk.cli.autorecovery.group",
+    "zbk.cli.bench.write",
     "zbk.cli.bookie.group",
     "zbk.cli.dataset.group",
+    "zbk.cli.dataset.read",
+    "zbk.cli.health.check_security",
+    "zbk.cli.health.doctor",
     "zbk.cli.health.status",
+    "zbk.cli.health.top",
     "zbk.cli.ledger.group",
     "zbk.cli.ledger.read",
     "zbk.cli.ledger.write",
+    "zbk.cli.log.group",
     "zbk.cli.log.read",
     "zbk.cli.log.write",
     "zbk.cli.main",
@@ -46,14 +53,20 @@ PRELOADED: Final = (
     "zbk.client.api",
     "zbk.client.log.log",
     "zbk.client.write.open_writers",
+    "zbk.cluster.load",
     "zbk.cluster.local",
+    "zbk.cluster.local_keys",
     "zbk.console.console",
     "zbk.http.server",
     "zbk.metadata.stores.sqlite",
+    "zbk.metadata.stores.tree_access",
     "zbk.metadata.stores.zookeeper",
     "zbk.metrics.routes",
     "zbk.metrics.serving",
 )
+
+_ENDING: Final = frozenset({"__main__", "builtins", "sys"})
+"""Modules that each process clears when it ends."""
 
 
 def serve(first: socket.socket, listener: socket.socket) -> Request | None:
@@ -127,6 +140,7 @@ def _become(
     os.chdir(request.folder)
     sys.path[0] = request.folder
     sys.argv = [request.module, *request.arguments]
+    _show_command([sys.executable, "-m", *sys.argv])
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - a descriptor
     is_unbuffered = bool(request.environment.get("PYTHONUNBUFFERED"))
     for number, name in ((1, "stdout"), (2, "stderr")):
@@ -144,7 +158,21 @@ def _become(
     warm_start.install_below(address, session_id)
 
 
-def _share_modules() -> None:
+def _show_command(words: Sequence[str]) -> None:
+    """Show others the words as this process's command line, as far as there is room for them.
+
+    Source: ``arg_start`` and ``arg_end`` in proc(5).
+    """
+    fields = Path("/proc/self/stat").read_text("ascii").rpartition(")")[2].split()
+    start, end = map(int, fields[45:47])
+    size = end - start
+    line = b"".join(os.fsencode(word) + b"\0" for word in words)
+    with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
+        memory.seek(start)
+        memory.write(line[: size - 1].ljust(size, b"\0"))
+
+
+def share_modules(names: Sequence[str]) -> None:
     """Import what processes share, and leave it alone when they end.
 
     A Python that ends clears its modules one by one. Here that copies every page that the process
@@ -159,11 +187,9 @@ def _share_modules() -> None:
             sys.modules.pop(name, None)
 
     atexit.register(leave_shared)  # before the imports register theirs: the last one to run
-    before = set(sys.modules)
-    for name in PRELOADED:
+    for name in names:
         importlib.import_module(name)
-    _compile_routes()
-    shared |= {name: sys.modules[name] for name in set(sys.modules) - before}
+    shared |= {name: sys.modules[name] for name in set(sys.modules) - _ENDING}
     gc.collect()
     gc.freeze()
 
@@ -179,12 +205,14 @@ def _compile_routes() -> None:
 
     for operation in OPERATIONS:
         compile_path(operation.path)
+    gc.freeze()
 
 
 def main() -> None:
     """Import what is shared, then start processes until the test process closes the socket."""
     first, listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
-    _share_modules()
+    share_modules(PRELOADED)
+    _compile_routes()
     request = serve(first, listener)
     if request is not None:
         runpy.run_module(request.module, run_name="__main__", alter_sys=True)
