@@ -1,7 +1,5 @@
 """Whatever fails: readers see all of a load or nothing, and what is left over is collected."""
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from pyspark.sql import SparkSession
 import zbk
 from tests.support.machine import patient_s
 from tests.support.spark import HOUR_MS, LONG_AFTER_MS, DataSetName, error_of, in_thread, marks_in
-from tests.support.spark_python import cold_python
+from tests.support.spark_python import run_driver
 from tests.support.spark_sources import SOURCES, mark
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
@@ -165,9 +163,10 @@ DRIVER_ENDS = [
 
 @pytest.mark.parametrize(("source", "visible_count"), DRIVER_ENDS)
 def test_a_driver_that_is_killed_leaves_all_or_nothing(
-    target: DataSetName, tmp_path: Path, source: str, visible_count: int
+    target: DataSetName, quick_python: Path, source: str, visible_count: int
 ) -> None:
-    done = _run_driver(target, source, cold_python(tmp_path))
+    arguments = [target.metadata, target.name, source, "append", str(ROW_COUNT), "1h"]
+    done = run_driver("tests.support.spark_driver", arguments, quick_python)
     assert done.returncode == -9, done.stderr.decode()
     assert target.row_count() == 10 + visible_count
     assert target.read().count() == 10 + visible_count
@@ -175,20 +174,6 @@ def test_a_driver_that_is_killed_leaves_all_or_nothing(
     assert target.read().count() == 10 + visible_count
     target.collect(LONG_AFTER_MS)
     _only_listed_are_left(target)
-
-
-def _run_driver(
-    target: DataSetName, source: str, environment: dict[str, str]
-) -> "subprocess.CompletedProcess[bytes]":
-    arguments = [target.metadata, target.name, source, "append", str(ROW_COUNT), "1h"]
-    return subprocess.run(
-        [sys.executable, "-m", "tests.support.spark_driver", *arguments],
-        capture_output=True,
-        cwd=ROOT,
-        env=environment,
-        timeout=DRIVER_TIMEOUT_S,
-        check=False,
-    )
 
 
 def _only_listed_are_left(target: DataSetName) -> None:

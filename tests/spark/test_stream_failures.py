@@ -1,7 +1,5 @@
 """A stream whose sink or driver fails goes on from its checkpoint, and each entry is there once."""
 
-import subprocess
-import sys
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,14 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import zbk
-from tests.support.machine import patient_s
 from tests.support.spark import DataSetName, error_of
-from tests.support.spark_python import cold_python
+from tests.support.spark_python import run_driver
 from tests.support.spark_streams import SINKS, rows_of_log, run
 from zbk.cluster.local import LocalCluster
 
-ROOT = Path(__file__).parents[2]
-DRIVER_TIMEOUT_S = patient_s(100)
 ENTRY_COUNT = 300
 BATCH_COUNT = 3
 
@@ -78,29 +73,17 @@ def test_a_driver_that_is_killed_in_the_middle_is_followed_by_another_one(
     cluster: LocalCluster,
     events: DataSetName,
     tmp_path: Path,
+    quick_python: Path,
     sinks: list[str],
 ) -> None:
     uri = cluster.metadata_uri
     name = filled_log(uri)
     checkpoint = tmp_path / "c"
-    environment = cold_python(tmp_path)
     for sink in sinks:
         Path(f"{checkpoint}.failed").unlink(missing_ok=True)
-        done = run_driver([uri, name, events.name, str(checkpoint), sink, "100"], environment)
+        arguments = [uri, name, events.name, str(checkpoint), sink, "100"]
+        done = run_driver("tests.support.spark_stream_driver", arguments, quick_python)
         assert done.returncode == -9, done.stderr.decode()
     frame = rows_of_log(spark, uri, name, maxEntriesPerTrigger=100)
     run(frame, uri, events.name, checkpoint)
     is_whole(events)
-
-
-def run_driver(
-    arguments: list[str], environment: dict[str, str]
-) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        [sys.executable, "-m", "tests.support.spark_stream_driver", *arguments],
-        capture_output=True,
-        cwd=ROOT,
-        env=environment,
-        timeout=DRIVER_TIMEOUT_S,
-        check=False,
-    )

@@ -22,7 +22,7 @@ def main() -> None:
     request = {
         "module": sys.argv[2],
         "arguments": sys.argv[3:],
-        "environment": dict(os.environ),
+        "environment": {**os.environ, "ZBK_TEST_STAND_IN": str(os.getpid())},
         "folder": os.getcwd(),  # noqa: PTH109 - pathlib takes longer to import than this to run
         "has_session": False,
     }
@@ -44,7 +44,8 @@ def main() -> None:
         os.read(has_arrived, 64)
     code = os.waitstatus_to_exitcode(int.from_bytes(ours.recv(8, socket.MSG_WAITALL), "little"))
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 

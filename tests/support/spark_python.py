@@ -6,22 +6,22 @@ pyspark without compiled modules, so each of these processes compiles pyspark ag
 them took half of the time of all tests of Spark. Here they are real processes with their own id,
 files and environment, and share the imports only.
 
-The parent of such a process is the starter, and not the Java. Drivers that are killed by their own
-workers have a cold Python without that zip, and format ``cold`` has one with it: these show that
+The parent of such a process is the starter; the process that Spark has started stands for it, and
+has the Java as its parent. Format ``cold`` has an ordinary Python with that zip, which shows that
 workers lack no import.
 """
 
 import os
-import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_zbk.source import DefaultSource
+from tests.support.machine import patient_s
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,24 +37,7 @@ ENVIRONMENT: Final = {
 """What the starter has, and what a process that Spark starts cannot set for itself any more."""
 
 
-_COLD: Final = """#!/bin/sh
-IFS=:
-for one in $PYTHONPATH; do
-  case $one in *.zip) ;; *) kept=$kept:$one ;; esac
-done
-PYTHONPATH=${kept#:} exec %s "$@"
-"""
-
-
-def cold_python(folder: Path) -> dict[str, str]:
-    """Make a ``python`` in a folder that finds compiled modules; return variables with it.
-
-    The processes are children of the Java, as they are with any Python.
-    """
-    python = folder / "python"
-    python.write_text(_COLD % shlex.quote(sys.executable), "utf-8")
-    python.chmod(0o755)
-    return {**os.environ, "PYSPARK_PYTHON": str(python)}
+DRIVER_TIMEOUT_S: Final = patient_s(100)
 
 
 @contextmanager
@@ -80,6 +63,20 @@ def warm_python(folder: Path) -> Iterator[Path]:
         python.chmod(0o755)
         yield python
     starter.wait()
+
+
+def run_driver(
+    module: str, arguments: Sequence[str], python: Path
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run a driver of its own process, whose workers have this Python."""
+    return subprocess.run(
+        [str(python), "-m", module, *arguments],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "PYSPARK_PYTHON": str(python)},
+        timeout=DRIVER_TIMEOUT_S,
+        check=False,
+    )
 
 
 class ColdSource(DefaultSource):

@@ -23,6 +23,8 @@ from pyspark_zbk.writer import LedgerWritten, ZbkWriter
 from tests.support.waiting import wait_until
 
 MARKS: Final = "ZBK_TEST_MARKS"
+STAND_IN: Final = "ZBK_TEST_STAND_IN"
+"""The process that Spark has started, where ``tests.support.spark_program`` stands for a worker."""
 
 
 class InjectedError(Exception):
@@ -38,7 +40,7 @@ def mark(what: str) -> None:
 
 def kill_the_driver() -> None:
     """Kill the JVM above this worker and the driver's Python above that, and this worker."""
-    pid, victims = os.getpid(), []
+    pid, victims = int(os.environ.get(STAND_IN, os.getpid())), []
     while pid > 1:
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         if Path(f"/proc/{pid}/comm").read_text().strip() == "java":

@@ -46,7 +46,8 @@ def main() -> None:
     status = int.from_bytes(ours.recv(8, socket.MSG_WAITALL), "little")
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 
