@@ -19,7 +19,6 @@ from benchmarks.case import Case
 from benchmarks.matrix import LONG_RUN_SECONDS, ROUND_COUNT, cases, planned_seconds
 from benchmarks.measuring import run_case
 from benchmarks.peer_results import load_peers
-from benchmarks.pictures import draw_all
 from benchmarks.report import comparison, put, report, table
 from benchmarks.results import load, save
 from zbk.config.units import parse_duration_ms
@@ -100,6 +99,8 @@ def _compare(chosen: Sequence[Case], before: Path, after: Path) -> int:
 
 def _write_report(every: Sequence[Case], folder: Path) -> None:
     """Draw the pictures and write the report: into README.md, or beside results elsewhere."""
+    from benchmarks.pictures import draw_all  # noqa: PLC0415 - loads matplotlib
+
     results = load(folder, every)
     is_here = folder.resolve() == HERE / "results"
     pictures, page = (HERE / "pictures", HERE / "README.md") if is_here else (
