@@ -15,6 +15,7 @@ from tests.support import patient_starts, warm_start
 from tests.support.compiled import compile_all
 from tests.support.machine import patient_s
 from tests.support.memory_store import open_memory_stores_by_address
+from tests.support.notes import notes_in
 from tests.support.schedule import Scheduling, rank_of
 from tests.support.sessions import close_sessions
 
@@ -67,6 +68,12 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what waits before what computes."""
     items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests noted that passed."""
+    for note in notes_in(terminalreporter.stats.get("passed", [])):
+        terminalreporter.write_line(f"note: {note}")
 
 
 @pytest.fixture
