@@ -5,13 +5,12 @@
 ``tests.support.spark_python`` is the other end.
 """
 
-import runpy
 import signal
 import socket
 import sys
 from typing import Final
 
-from tests.support.warm_starter import serve, share_modules
+from tests.support.warm_starter import run, serve, share_modules
 
 PRELOADED: Final = (
     "encodings.ascii",
@@ -48,7 +47,7 @@ def main() -> None:
     request = serve(first, listener)
     if request is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as below the Java of a driver
-        runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+        run(request.module)
 
 
 if __name__ == "__main__":

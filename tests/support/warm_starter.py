@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -64,9 +65,6 @@ PRELOADED: Final = (
     "zbk.metrics.routes",
     "zbk.metrics.serving",
 )
-
-_ENDING: Final = frozenset({"__main__", "builtins", "sys"})
-"""Modules that each process clears when it ends."""
 
 
 def serve(first: socket.socket, listener: socket.socket) -> Request | None:
@@ -173,25 +171,38 @@ def _show_command(words: Sequence[str]) -> None:
 
 
 def share_modules(names: Sequence[str]) -> None:
-    """Import what processes share, and leave it alone when they end.
-
-    A Python that ends clears its modules one by one. Here that copies every page that the process
-    shares, and takes longer than most commands run. So the last exit handler takes the shared
-    modules out of ``sys.modules``; all else ends as ever.
-    """
-    shared: dict[str, object] = {}
-    shared["itself"] = shared  # a cycle, which the end does not collect: it is frozen
-
-    def leave_shared() -> None:
-        for name in shared:
-            sys.modules.pop(name, None)
-
-    atexit.register(leave_shared)  # before the imports register theirs: the last one to run
+    """Import what processes share."""
     for name in names:
         importlib.import_module(name)
-    shared |= {name: sys.modules[name] for name in set(sys.modules) - _ENDING}
     gc.collect()
     gc.freeze()
+
+
+def run(module: str) -> None:
+    """Run a module as a program, and end the process as Python does, but for its own modules.
+
+    A Python that ends clears its modules one by one. Here that copies every page that the process
+    shares, and takes longer than most commands run. Threads are waited for, exit handlers run,
+    objects that nothing refers to end, and what was printed is written. An end with a message or
+    with an error, or with an output that cannot be written, is Python's own.
+    """
+    code = 0
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        code = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except OSError:
+        sys.exit(code)
+    os._exit(code & 0xFF)
 
 
 def _compile_routes() -> None:
@@ -215,7 +226,7 @@ def main() -> None:
     _compile_routes()
     request = serve(first, listener)
     if request is not None:
-        runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+        run(request.module)
 
 
 if __name__ == "__main__":
