@@ -100,6 +100,7 @@ lock: ## choose new versions for requirements/*.txt (needs uv)
 	$(COMPILE) pyproject.toml --extra zookeeper --group bench -c requirements/dev.txt -o requirements/bench.txt
 	$(COMPILE) pyproject.toml --group peers -c requirements/dev.txt -o requirements/peers.txt
 	$(COMPILE) pyproject.toml --group docs -c requirements/dev.txt -o requirements/docs.txt
+	$(COMPILE) --upgrade --group ci -o requirements/ci.txt
 	$(COMPILE) --upgrade --group sbom -c requirements/dev.txt -o requirements/sbom.txt
 	$(COMPILE) --upgrade requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 

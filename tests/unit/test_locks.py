@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("build", "run", "zookeeper", "peers", "docs", "sbom", "dev")
+LOCKS = ("build", "run", "zookeeper", "peers", "docs", "sbom", "ci", "dev")
 CURE = "run `make lock`"
 
 
@@ -33,7 +33,7 @@ def wanted(name: str) -> list[Requirement]:
     texts: list[str] = []
     if name == "build":
         texts += tables["build-system"]["requires"]
-    elif name == "sbom":
+    elif name in ("sbom", "ci"):
         texts += tables["dependency-groups"][name]
     else:
         texts += tables["project"]["dependencies"]
