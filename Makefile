@@ -43,7 +43,7 @@ demo-zookeeper: $(STAMPS)/zookeeper ## the same on a real ZooKeeper (downloads 0
 demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, the same read back
 	@$(BIN)/python -m zbk demo spark $(ARGS)
 
-test: $(STAMPS)/test-caches ## all tests but the soak; six minutes on two cores
+test: $(STAMPS)/test-caches ## all tests but the soak; ten minutes on two cores
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not soak and not package" $(ARGS)
 
 package: $(STAMPS)/dev ## wheel, sdist, bill of materials in dist/; install them under every Python found, run the Dockerfile's commands
