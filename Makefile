@@ -22,8 +22,9 @@ MAKE_VENV = $(UV) venv --quiet --allow-existing $(if $(filter file,$(origin PY))
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python --no-build-isolation
 else
 MAKE_VENV = $(PY) -m venv $(VENV)
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation \
-	--use-pep517
+PIP = $(BIN)/python -m pip
+INSTALL = { $(PIP) --version || $(BIN)/python -m ensurepip; } >/dev/null 2>&1 && \
+	$(PIP) install --quiet --disable-pip-version-check --no-build-isolation --use-pep517
 endif
 
 .DEFAULT_GOAL := help
