@@ -159,13 +159,14 @@ def _become(
 def _show_command(words: Sequence[str]) -> None:
     """Show others the words as this process's command line, as far as there is room for them.
 
-    Source: ``arg_start`` and ``arg_end`` in proc(5).
+    Where the kernel lets nobody write there, that of the starter remains. Source: ``arg_start`` and
+    ``arg_end`` in proc(5).
     """
     fields = Path("/proc/self/stat").read_text("ascii").rpartition(")")[2].split()
     start, end = map(int, fields[45:47])
     size = end - start
     line = b"".join(os.fsencode(word) + b"\0" for word in words)
-    with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
+    with suppress(OSError), Path("/proc/self/mem").open("r+b", buffering=0) as memory:
         memory.seek(start)
         memory.write(line[: size - 1].ljust(size, b"\0"))
 
