@@ -297,9 +297,12 @@ class SimulatedDisk:
         return sorted(path for path in self._names if part in path)
 
     def remove_at_rest(self, path: str) -> None:
-        """Take a file away, durably."""
+        """Take a file away, durably: no loss of power brings it back."""
         del self._names[path]
         self._durable_names.pop(path, None)
+        for change in self._pending_names:
+            change.pop(path, None)
+        self._pending_names = [change for change in self._pending_names if change]
         self._listings.pop(_parent(path), None)
 
     def _rename(self, change: dict[str, Inode | None]) -> None:

@@ -85,6 +85,16 @@ def test_a_new_file_whose_name_was_not_synced_may_be_gone_with_its_synced_bytes(
     assert outcomes == {(), ("/d/f",)}
 
 
+def test_a_file_that_was_taken_away_at_rest_does_not_come_back() -> None:
+    """Whatever was changed of its name, and not synced."""
+    for seed in SEEDS:
+        disk, _ = with_file(b"x", is_synced=False)
+        disk.rename("/d/f", "/d/h")
+        disk.open("/d/g", create=True)
+        disk.remove_at_rest("/d/h")
+        assert set(disk.crash(Random(seed)).paths()) <= {"/d/f", "/d/g"}
+
+
 def test_after_a_failed_sync_the_next_one_says_yes_and_the_bytes_may_be_old() -> None:
     outcomes = set()
     for n in range(30):
