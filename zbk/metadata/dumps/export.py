@@ -6,6 +6,8 @@ and above every ledger of before, which may be deleted; it is not above any othe
 restored cluster drop what is below the counter and has no record: so a ledger that the dump missed
 is to them one that was created after it.
 
+The cookies of bookies that join meanwhile are read after the ledgers, which may be theirs.
+
 Logs and data sets are read before the ledgers. A ledger is created before its log names it, so a
 log that rolls meanwhile names ledgers of the dump; no owner opens a log whose last ledger does not
 exist. Otherwise two records that refer to each other may be read before and after a change, such as
@@ -21,6 +23,7 @@ from zbk.metadata.dumps.dump_file import DumpedNode
 from zbk.metadata.paths import (
     AUDITOR_ELECTION,
     AVAILABLE,
+    COOKIES,
     IDGEN,
     LEDGERS,
     READONLY,
@@ -50,10 +53,16 @@ def nodes_of(store: MetadataStore) -> Iterator[DumpedNode]:
     instance_id(store)
     before = find_node(store, IDGEN)
     last_id = -1
-    yield from _below(store, "")
+    paths = set()
+    for one in _below(store, ""):
+        paths.add(one.path)
+        yield one
     for one in chain(_node(store, LEDGERS), _below(store, LEDGERS)):
         last_id = max(last_id, _ledger_id(one.path))
         yield one
+    for one in chain(_node(store, COOKIES), _below(store, COOKIES)):
+        if one.path not in paths:
+            yield one
     after = find_node(store, IDGEN)
     if after is not None:
         yield DumpedNode(IDGEN, _counter_value(before or after, last_id, after), after.version)

@@ -40,16 +40,20 @@ LAST_LEDGER = ledger_path(LEDGER_COUNT - 1, LedgerLayout.HIERARCHICAL)
 
 def make_bookies(store: MetadataStore) -> None:
     """Create a cluster with three bookies."""
-    instance = initialise(store)
+    initialise(store)
     for bookie_id in ("b1", "b2", "b3"):
-        cookie = Cookie(
-            bookie_id=bookie_id,
-            instance_id=instance,
-            journal_dirs=("/j",),
-            ledger_dirs=("/l",),
-            created_ms=1,
-        )
-        BookieRegistry(store).create_cookie(cookie)
+        make_bookie(store, bookie_id)
+
+
+def make_bookie(store: MetadataStore, bookie_id: str) -> None:
+    cookie = Cookie(
+        bookie_id=bookie_id,
+        instance_id=instance_id(store),
+        journal_dirs=("/j",),
+        ledger_dirs=("/l",),
+        created_ms=1,
+    )
+    BookieRegistry(store).create_cookie(cookie)
 
 
 @pytest.fixture
@@ -285,6 +289,29 @@ def test_a_log_that_rolls_during_an_export_names_ledgers_of_the_dump() -> None:
             assert skip_count > 10
             return
     pytest.fail("an export of two ledgers has over 100 reads")
+
+
+def test_a_bookie_that_joins_during_an_export_is_in_the_dump_if_its_ledger_is() -> None:
+    """A bookie without a cookie does not start in a restored cluster."""
+    for skip_count in range(100):  # before each of the reads
+        tree = MemoryTree()
+        hooked, owner = HookedStore(tree), MemoryStore(tree)
+        make_bookies(hooked)
+
+        def join(owner: MetadataStore = owner) -> None:
+            make_bookie(owner, "b4")
+            LedgerStore(owner).create(metadata_maker(bookies=("b1", "b2", "b4")))
+
+        has_come = hooked.interrupt(join, skip_count=skip_count)
+        nodes = list(nodes_of(hooked))
+        hooked.heal()
+
+        assert check_records(nodes) == []
+        assert len({one.path for one in nodes}) == len(nodes)
+        if not has_come():
+            assert skip_count > 10
+            return
+    pytest.fail("an export of a ledger has over 100 reads")
 
 
 def test_the_check_names_every_ledger_of_a_bookie_without_a_cookie(store: MetadataStore) -> None:
