@@ -65,9 +65,10 @@ class ExplicitLac:
         """Return when the next send is due, if no event comes before; ``None``: never."""
         if not self._pause_ms or self._lac <= pushed_lac:
             return None
+        idle_ms = self._since_ms + self._pause_ms  # before that ``tick`` sends nothing
         if self._lac > self._told_lac:
-            return self._since_ms + self._pause_ms
-        return self._told_ms + RETRY_MS if self._untold(live) else None
+            return idle_ms
+        return max(idle_ms, self._told_ms + RETRY_MS) if self._untold(live) else None
 
     def tick(self, lac: int, pushed_lac: int, live: Collection[int], now_ms: int) -> list[Effect]:
         """Return the sends that are due while the writer is idle. Bookies know ``pushed_lac``."""
