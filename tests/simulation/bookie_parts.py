@@ -148,7 +148,7 @@ class PollTicker:
         self._bookie.later(interval_ms * MS, self._poll, interval_ms, action)
 
     def cancel(self, _action: Callable[[], None]) -> None:
-        """Stop to do it."""
+        """Stop doing it."""
         self._action = None
 
     def _poll(self, interval_ms: int, action: Callable[[], None]) -> None:

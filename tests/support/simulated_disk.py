@@ -297,7 +297,7 @@ class SimulatedDisk:
         return sorted(path for path in self._names if part in path)
 
     def remove_at_rest(self, path: str) -> None:
-        """Take a file away, durably: no loss of power brings it back."""
+        """Remove a file, durably: no loss of power brings it back."""
         del self._names[path]
         self._durable_names.pop(path, None)
         for change in self._pending_names:

@@ -159,7 +159,7 @@ def _become(
 def _show_command(words: Sequence[str]) -> None:
     """Show others the words as this process's command line, as far as there is room for them.
 
-    Where the kernel lets nobody write there, that of the starter remains. Source: ``arg_start`` and
+    Where the kernel refuses the write, that of the starter remains. Source: ``arg_start`` and
     ``arg_end`` in proc(5).
     """
     fields = Path("/proc/self/stat").read_text("ascii").rpartition(")")[2].split()

@@ -68,7 +68,7 @@ def test_a_bookie_that_is_replaced_while_it_is_asked_is_not_waited_for() -> None
     assert explicit_lac.replaced(1) == [DONE]
 
 
-def test_what_a_sync_told_and_nobody_took_is_told_again_when_the_writer_has_been_idle() -> None:
+def test_what_a_sync_told_and_no_bookie_took_is_told_again_when_the_writer_has_been_idle() -> None:
     """Until then no tick is due: one that changes nothing would be due again at once."""
     explicit_lac, slots = published(Quorum(3, 3, 2)), range(3)
     for slot in slots:
